@@ -1,0 +1,101 @@
+//! The seam to brokers: messages out, one outcome each.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use crate::fate::Failure;
+use crate::{BoxError, MessageKey, Topic};
+
+/// Bytes for a topic.
+#[derive(Debug, Clone)]
+pub struct Message {
+    pub topic: Topic,
+    pub key: Option<MessageKey>,
+    /// Whether messages of this key must keep their order. Brokers that pay for order (Pub/Sub
+    /// ordering keys) do so only then.
+    pub ordered: bool,
+    /// `None` is a tombstone where the broker has such a thing, else an empty body.
+    pub payload: Option<Bytes>,
+    pub headers: Vec<Header>,
+}
+
+impl Message {
+    /// Key, body and headers, as a broker counts them.
+    pub fn size(&self) -> usize {
+        self.payload.as_ref().map_or(0, Bytes::len)
+            + self.key.as_ref().map_or(0, |key| key.as_str().len())
+            + self.headers.iter().map(|h| h.name.len() + h.value.len()).sum::<usize>()
+    }
+}
+
+/// A header or attribute. Names repeat over a batch, so they are shared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Header {
+    pub name: Arc<str>,
+    pub value: String,
+}
+
+impl Header {
+    pub fn new(name: impl Into<Arc<str>>, value: impl Into<String>) -> Self {
+        Self { name: name.into(), value: value.into() }
+    }
+}
+
+/// Sends messages to a broker.
+#[async_trait]
+pub trait Publisher: Send + Sync {
+    /// Sends a batch and gives one outcome per message, in the batch's order. `Ok` means that the
+    /// broker has acknowledged the message as durably as it was configured to.
+    ///
+    /// * A batch may succeed in part. What failed never keeps the rest from being sent, except
+    ///   that after the failure of an `ordered` message the later ones of its topic and key must not
+    ///   be accepted by the broker: they are [`PublishError::Untried`] (or whatever failed them).
+    /// * It returns within `deadline` and a second or two. What is not acknowledged by then is
+    ///   [`PublishError::Unavailable`], and the publisher has made sure that no such message is
+    ///   sent later on its own (it may arrive if it was on the wire already).
+    /// * Calls may run concurrently. Order is kept within a call; callers keep one key in one call
+    ///   at a time.
+    async fn publish(&self, batch: &[Message], deadline: Duration)
+    -> Vec<Result<(), PublishError>>;
+
+    /// Whether the broker can be reached and lets us in. Used for readiness, never for correctness.
+    async fn ping(&self) -> Result<(), PublishError>;
+}
+
+/// Why a message was not published. What follows from it is decided by [`PublishError::failure`].
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PublishError {
+    #[error("broker unavailable: {reason}")]
+    Unavailable { reason: String, #[source] source: Option<BoxError> },
+    #[error("not tried: an earlier message of the same key or batch failed")]
+    Untried,
+    #[error("topic {topic} does not exist")]
+    UnknownTopic { topic: Topic },
+    #[error("message of {size} bytes is over the broker's limit{}", limit.map(|l| format!(" of {l}")).unwrap_or_default())]
+    TooLarge { size: usize, limit: Option<usize> },
+    #[error("broker refuses the message: {reason}")]
+    Refused { reason: String },
+    #[error("broker did not take the message: {reason}")]
+    Failed { reason: String },
+}
+
+impl PublishError {
+    pub fn unavailable(error: impl Into<BoxError>) -> Self {
+        let source = error.into();
+        Self::Unavailable { reason: crate::text::chain(&*source), source: Some(source) }
+    }
+
+    /// What kind of failure this is. The one place that decides between outage, retry and death.
+    pub fn failure(&self) -> Failure {
+        match self {
+            Self::Unavailable { .. } => Failure::Outage,
+            Self::Untried => Failure::Untried,
+            Self::UnknownTopic { .. } | Self::Failed { .. } => Failure::Transient,
+            Self::TooLarge { .. } | Self::Refused { .. } => Failure::Permanent,
+        }
+    }
+}

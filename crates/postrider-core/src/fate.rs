@@ -1,0 +1,113 @@
+//! What becomes of a claimed record. Errors say what happened; [`fates`] says what to do.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use crate::text::{ERROR_BYTES_MAX, bounded};
+use crate::{Backoff, MessageKey, Ordering, Record};
+
+/// The end of a record's stay in a claim.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Fate {
+    /// The broker acknowledged it.
+    Published,
+    /// It failed and is tried again, not before `after` has passed.
+    Retry { attempts: u32, after: Duration, error: String },
+    /// It will not be tried again until an operator says so.
+    Dead { attempts: u32, error: String },
+    /// It is as if it had never been claimed.
+    Released,
+}
+
+/// The kinds of failure that are treated differently.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    /// The broker as a whole does not answer: nobody's fault, no attempt is counted.
+    Outage,
+    /// This message was not tried.
+    Untried,
+    /// This message failed and may succeed later.
+    Transient,
+    /// This message can never succeed.
+    Permanent,
+}
+
+/// What happens to a key whose record is dead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnDead {
+    /// Later records of the key wait until an operator resends or discards the dead one.
+    #[default]
+    Park,
+    /// Later records go on.
+    Skip,
+}
+
+/// When to give up, and how long to wait before.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RetryPolicy {
+    /// A record that failed this often is dead.
+    pub max_attempts: u32,
+    pub backoff: Backoff,
+    pub on_dead: OnDead,
+    /// Whether an outage counts as an attempt (a literal reading of one source system; off).
+    pub count_outages: bool,
+}
+
+/// What came of one record before its fate is decided: the broker's or the router's word.
+#[derive(Debug)]
+pub struct Outcome {
+    pub failure: Option<(Failure, String)>,
+}
+
+impl Outcome {
+    pub const PUBLISHED: Self = Self { failure: None };
+
+    pub fn failed(failure: Failure, error: impl Into<String>) -> Self {
+        Self { failure: Some((failure, error.into())) }
+    }
+}
+
+/// Decides every record's fate. `outcomes` belong to `records` one by one. With order per key, what
+/// follows a failed record of its key is released, unless the broker has taken it already.
+pub fn fates(
+    records: &[Record],
+    outcomes: &[Outcome],
+    ordering: Ordering,
+    policy: &RetryPolicy,
+) -> Vec<Fate> {
+    let mut blocked: HashSet<&MessageKey> = HashSet::new();
+    std::iter::zip(records, outcomes)
+        .map(|(record, outcome)| {
+            let Some((failure, error)) = &outcome.failure else {
+                return Fate::Published;
+            };
+            let key = record.key.as_ref().filter(|_| ordering == Ordering::Key);
+            if key.is_some_and(|key| blocked.contains(key)) {
+                return Fate::Released;
+            }
+            let fate = fate(record, *failure, error, policy);
+            let blocks = !matches!(fate, Fate::Dead { .. }) || policy.on_dead == OnDead::Park;
+            if let Some(key) = key.filter(|_| blocks) {
+                blocked.insert(key);
+            }
+            fate
+        })
+        .collect()
+}
+
+fn fate(record: &Record, failure: Failure, error: &str, policy: &RetryPolicy) -> Fate {
+    let attempts = record.attempts.saturating_add(1);
+    let error = || bounded(error, ERROR_BYTES_MAX);
+    match failure {
+        Failure::Untried => Fate::Released,
+        Failure::Outage if !policy.count_outages => Fate::Released,
+        Failure::Permanent => Fate::Dead { attempts, error: error() },
+        Failure::Outage | Failure::Transient if attempts >= policy.max_attempts => {
+            Fate::Dead { attempts, error: error() }
+        }
+        Failure::Outage | Failure::Transient => {
+            Fate::Retry { attempts, after: policy.backoff.random_delay(attempts), error: error() }
+        }
+    }
+}

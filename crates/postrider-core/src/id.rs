@@ -1,0 +1,98 @@
+//! Identities as types, so that a key cannot be passed where a topic is meant.
+
+use std::fmt;
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+/// What consumers recognise a duplicate by. Made once, at emit, and never again.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+#[serde(transparent)]
+pub struct EventId(Box<str>);
+
+impl EventId {
+    /// A new UUIDv7: ids of one process rise strictly.
+    pub fn generate() -> Self {
+        Uuid::now_v7().into()
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<Uuid> for EventId {
+    fn from(id: Uuid) -> Self {
+        Self(id.hyphenated().to_string().into())
+    }
+}
+
+/// The primary key of an outbox row, in the type its column has.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RecordId {
+    Uuid(Uuid),
+    Int(i64),
+    Text(Box<str>),
+}
+
+impl fmt::Display for RecordId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Uuid(id) => write!(f, "{id}"),
+            Self::Int(id) => write!(f, "{id}"),
+            Self::Text(id) => f.write_str(id),
+        }
+    }
+}
+
+/// Events with the same key keep their order.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MessageKey(Box<str>);
+
+impl MessageKey {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Where a message goes. Cheap to clone: a batch names few topics many times.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Topic(Arc<str>);
+
+impl Topic {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+macro_rules! text_newtype {
+    ($($name:ident),*) => {$(
+        impl From<&str> for $name {
+            fn from(text: &str) -> Self {
+                Self(text.into())
+            }
+        }
+        impl From<String> for $name {
+            fn from(text: String) -> Self {
+                Self(text.into())
+            }
+        }
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    )*};
+}
+text_newtype!(EventId, MessageKey, Topic);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generated_ids_rise() {
+        let ids: Vec<EventId> = (0..1000).map(|_| EventId::generate()).collect();
+        assert!(ids.windows(2).all(|pair| pair[0] < pair[1]));
+    }
+}

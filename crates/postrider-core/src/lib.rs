@@ -1,0 +1,32 @@
+//! The model and the seams of Postrider. No I/O, no runtime, no drivers: what is decided here is
+//! decided by pure functions, and what touches the world is a trait that another crate implements.
+
+pub mod backoff;
+pub mod broker;
+pub mod envelope;
+pub mod event;
+pub mod fate;
+pub mod id;
+pub mod layout;
+pub mod record;
+pub mod routing;
+pub mod store;
+pub mod text;
+pub mod time;
+
+pub use backoff::Backoff;
+pub use broker::{Header, Message, PublishError, Publisher};
+pub use event::{Emitted, Event};
+pub use fate::{Fate, Failure, OnDead, RetryPolicy};
+pub use id::{EventId, MessageKey, RecordId, Topic};
+pub use layout::{Layout, LayoutError, Ordering};
+pub use record::Record;
+pub use routing::{EventPayload, Route, RouteError, Router, Routes};
+pub use store::{
+    Backlog, Claim, DeadFilter, DeadLetters, DeadRecord, OutboxStore, Settled, Share, StoreError,
+    Want,
+};
+pub use time::Timestamp;
+
+/// Any source error, kept for its chain of causes.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;

@@ -1,0 +1,45 @@
+//! A row of an outbox, as the relay sees it.
+
+use bytes::Bytes;
+
+use crate::{EventId, Header, MessageKey, RecordId, Timestamp};
+
+/// One claimed row. What the layout does not map is `None`; nothing is invented.
+#[derive(Debug, Clone)]
+pub struct Record {
+    pub id: RecordId,
+    pub event_id: EventId,
+    pub event_type: Option<Box<str>>,
+    pub aggregate_type: Option<Box<str>>,
+    pub aggregate_id: Option<Box<str>>,
+    /// What the row's topic column says; the router decides where it goes.
+    pub topic: Option<Box<str>>,
+    pub key: Option<MessageKey>,
+    pub idempotency_key: Option<Box<str>>,
+    pub version: Option<i32>,
+    /// The payload column's bytes, `None` where it is NULL.
+    pub payload: Option<Bytes>,
+    /// The headers column: a JSON object as name and value pairs.
+    pub headers: Vec<Header>,
+    /// The metadata column: a JSON object as text.
+    pub metadata: Option<Bytes>,
+    /// Why this row's own columns cannot be made into a record (headers that are no JSON object,
+    /// say). Such a record is dead at once; the others of its claim go on.
+    pub defect: Option<String>,
+    pub created_at: Timestamp,
+    /// How often publishing was tried and failed.
+    pub attempts: u32,
+}
+
+impl Record {
+    /// Bytes this record keeps in memory, about.
+    pub fn size(&self) -> usize {
+        let headers: usize = self.headers.iter().map(|h| h.name.len() + h.value.len()).sum();
+        std::mem::size_of::<Self>() + self.payload.as_ref().map_or(0, Bytes::len) + headers
+    }
+
+    /// The W3C trace parent that was stored at emit, for logs and headers.
+    pub fn traceparent(&self) -> Option<&str> {
+        self.headers.iter().find(|h| &*h.name == "traceparent").map(|h| h.value.as_str())
+    }
+}

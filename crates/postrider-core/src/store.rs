@@ -1,0 +1,142 @@
+//! The seam to databases: claims of records, and their fates.
+
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+
+use crate::{BoxError, Fate, Record, RecordId, Timestamp};
+
+/// An outbox table, as the relay works on it.
+#[async_trait]
+pub trait OutboxStore: Send + Sync {
+    /// Takes up to `want.limit` records that nobody else holds, oldest first, or `None` where
+    /// there is nothing to take now.
+    ///
+    /// * Two claims that are held at the same time never share a record; with order per key they never
+    ///   share a key either.
+    /// * With order per key, no record is given whose key has an earlier record that waits for
+    ///   its retry time, is held elsewhere, or is dead and parks the key.
+    /// * Dropping a claim without settling releases its records, at once or when its lease ends.
+    async fn claim(&self, want: Want) -> Result<Option<Box<dyn Claim>>, StoreError>;
+
+    /// Deletes up to `limit` records that were published longer than `keep` ago, and says how
+    /// many. Records that wait or are dead are never deleted.
+    async fn purge(&self, keep: Duration, limit: u32) -> Result<u64, StoreError>;
+
+    /// What the table holds right now, read from the table.
+    async fn backlog(&self) -> Result<Backlog, StoreError>;
+
+    /// Whether the database answers. Used for readiness, never for correctness.
+    async fn ping(&self) -> Result<(), StoreError>;
+}
+
+/// Records held by one relay: by an open transaction, a lease or a cursor. Which, is the store's business.
+#[async_trait]
+pub trait Claim: Send {
+    /// In the order in which they must be published. Never empty.
+    fn records(&self) -> &[Record];
+
+    /// When the claim lapses by itself. Nothing may be sent after that.
+    fn lapses_at(&self) -> Option<Instant>;
+
+    /// Writes one fate per record and lets go: all of them or none.
+    async fn settle(self: Box<Self>, fates: &[Fate]) -> Result<Settled, StoreError>;
+}
+
+/// What a worker asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Want {
+    pub limit: u32,
+    pub share: Share,
+}
+
+/// The part of the lanes that one worker looks at: those whose number leaves `index` when divided by
+/// `of`. Only a way to keep one relay's workers apart; the store's locks keep relays apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    pub index: u32,
+    pub of: u32,
+}
+
+impl Share {
+    pub const ALL: Self = Self { index: 0, of: 1 };
+}
+
+/// What settling did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Settled {
+    /// Records whose fate could not be written because the claim had lapsed and they belong to
+    /// somebody else by now.
+    pub lapsed: u64,
+}
+
+/// The state of an outbox, counted in the table.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// Records that are still to be published, those in flight included.
+    pub pending: u64,
+    /// Age of the oldest of them.
+    pub oldest_age: Option<Duration>,
+    /// Records that were given up.
+    pub dead: u64,
+}
+
+/// Dead records and what an operator may do with them.
+#[async_trait]
+pub trait DeadLetters: Send + Sync {
+    /// Dead records, oldest first.
+    async fn list(&self, filter: &DeadFilter, limit: u32) -> Result<Vec<DeadRecord>, StoreError>;
+
+    /// Makes dead records pending again, with their attempts counted from 0, and says how many it
+    /// found dead. Their error stays readable, marked as resent.
+    async fn resend(&self, ids: &[RecordId]) -> Result<u64, StoreError>;
+
+    /// Deletes dead records for good, which frees their keys, and says how many.
+    async fn discard(&self, ids: &[RecordId]) -> Result<u64, StoreError>;
+}
+
+/// Which dead records. Empty fields match everything.
+#[derive(Debug, Clone, Default)]
+pub struct DeadFilter {
+    pub ids: Vec<RecordId>,
+    pub event_type: Option<String>,
+    pub key: Option<String>,
+}
+
+#[derive(Debug, Clone)]
+pub struct DeadRecord {
+    pub id: RecordId,
+    pub event_type: Option<String>,
+    pub key: Option<String>,
+    pub topic: Option<String>,
+    pub attempts: u32,
+    pub error: Option<String>,
+    pub created_at: Timestamp,
+}
+
+/// Why the database did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// Cannot be reached, was cut off, or is too busy: the same call may succeed later.
+    #[error("database unavailable: {reason}")]
+    Unavailable { reason: String, #[source] source: Option<BoxError> },
+    /// The layout does not fit the table; trying again will not help.
+    #[error("{0}")]
+    Mismatch(String),
+    /// The database refused a statement.
+    #[error("database refused to {action}: {reason}")]
+    Refused { action: &'static str, reason: String, #[source] source: Option<BoxError> },
+}
+
+impl StoreError {
+    pub fn unavailable(error: impl Into<BoxError>) -> Self {
+        let source = error.into();
+        Self::Unavailable { reason: crate::text::chain(&*source), source: Some(source) }
+    }
+
+    pub fn refused(action: &'static str, error: impl Into<BoxError>) -> Self {
+        let source = error.into();
+        Self::Refused { action, reason: crate::text::chain(&*source), source: Some(source) }
+    }
+}

@@ -1,0 +1,11 @@
+//! Development only. Real servers, a fresh schema or topic per test, waiting without sleeping, and the
+//! conformance suites that every store and broker passes.
+
+pub mod conformance;
+pub mod database;
+pub mod kafka;
+pub mod pubsub;
+pub mod services;
+mod wait;
+
+pub use wait::{eventually, eventually_within};
