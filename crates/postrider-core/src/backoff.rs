@@ -14,13 +14,20 @@ pub struct Backoff {
 
 impl Backoff {
     pub const fn new(base: Duration, cap: Duration) -> Self {
-        Self { base, cap, jitter: 0.2 }
+        Self {
+            base,
+            cap,
+            jitter: 0.2,
+        }
     }
 
     /// The delay after the `attempt`-th failure in a row (1, 2, …), with `random` in `[0, 1)`.
     pub fn delay(&self, attempt: u32, random: f64) -> Duration {
         let doublings = attempt.saturating_sub(1).min(32);
-        let full = self.base.saturating_mul(2_u32.saturating_pow(doublings)).min(self.cap);
+        let full = self
+            .base
+            .saturating_mul(2_u32.saturating_pow(doublings))
+            .min(self.cap);
         full.mul_f64(1.0 - self.jitter * random)
     }
 

@@ -27,7 +27,11 @@ impl Message {
     pub fn size(&self) -> usize {
         self.payload.as_ref().map_or(0, Bytes::len)
             + self.key.as_ref().map_or(0, |key| key.as_str().len())
-            + self.headers.iter().map(|h| h.name.len() + h.value.len()).sum::<usize>()
+            + self
+                .headers
+                .iter()
+                .map(|h| h.name.len() + h.value.len())
+                .sum::<usize>()
     }
 }
 
@@ -40,7 +44,10 @@ pub struct Header {
 
 impl Header {
     pub fn new(name: impl Into<Arc<str>>, value: impl Into<String>) -> Self {
-        Self { name: name.into(), value: value.into() }
+        Self {
+            name: name.into(),
+            value: value.into(),
+        }
     }
 }
 
@@ -70,7 +77,11 @@ pub trait Publisher: Send + Sync {
 #[non_exhaustive]
 pub enum PublishError {
     #[error("broker unavailable: {reason}")]
-    Unavailable { reason: String, #[source] source: Option<BoxError> },
+    Unavailable {
+        reason: String,
+        #[source]
+        source: Option<BoxError>,
+    },
     #[error("not tried: an earlier message of the same key or batch failed")]
     Untried,
     #[error("topic {topic} does not exist")]
@@ -86,7 +97,10 @@ pub enum PublishError {
 impl PublishError {
     pub fn unavailable(error: impl Into<BoxError>) -> Self {
         let source = error.into();
-        Self::Unavailable { reason: crate::text::chain(&*source), source: Some(source) }
+        Self::Unavailable {
+            reason: crate::text::chain(&*source),
+            source: Some(source),
+        }
     }
 
     /// What kind of failure this is. The one place that decides between outage, retry and death.

@@ -82,7 +82,11 @@ struct CloudEvent<'a> {
 }
 
 /// What is stored in the payload column for an event.
-pub fn at_emit(kind: EnvelopeKind, event: &Event, now: Timestamp) -> Result<Vec<u8>, EnvelopeError> {
+pub fn at_emit(
+    kind: EnvelopeKind,
+    event: &Event,
+    now: Timestamp,
+) -> Result<Vec<u8>, EnvelopeError> {
     if kind != EnvelopeKind::Packfinderz {
         return Ok(event.payload.clone());
     }

@@ -114,7 +114,11 @@ impl Event {
     }
 
     #[must_use]
-    pub fn metadata(mut self, name: impl Into<String>, value: impl Into<serde_json::Value>) -> Self {
+    pub fn metadata(
+        mut self,
+        name: impl Into<String>,
+        value: impl Into<serde_json::Value>,
+    ) -> Self {
         self.metadata.insert(name.into(), value.into());
         self
     }

@@ -12,7 +12,11 @@ pub enum Fate {
     /// The broker acknowledged it.
     Published,
     /// It failed and is tried again, not before `after` has passed.
-    Retry { attempts: u32, after: Duration, error: String },
+    Retry {
+        attempts: u32,
+        after: Duration,
+        error: String,
+    },
     /// It will not be tried again until an operator says so.
     Dead { attempts: u32, error: String },
     /// It is as if it had never been claimed.
@@ -64,7 +68,9 @@ impl Outcome {
     pub const PUBLISHED: Self = Self { failure: None };
 
     pub fn failed(failure: Failure, error: impl Into<String>) -> Self {
-        Self { failure: Some((failure, error.into())) }
+        Self {
+            failure: Some((failure, error.into())),
+        }
     }
 }
 
@@ -102,12 +108,136 @@ fn fate(record: &Record, failure: Failure, error: &str, policy: &RetryPolicy) ->
     match failure {
         Failure::Untried => Fate::Released,
         Failure::Outage if !policy.count_outages => Fate::Released,
-        Failure::Permanent => Fate::Dead { attempts, error: error() },
-        Failure::Outage | Failure::Transient if attempts >= policy.max_attempts => {
-            Fate::Dead { attempts, error: error() }
-        }
-        Failure::Outage | Failure::Transient => {
-            Fate::Retry { attempts, after: policy.backoff.random_delay(attempts), error: error() }
-        }
+        Failure::Permanent => Fate::Dead {
+            attempts,
+            error: error(),
+        },
+        Failure::Outage | Failure::Transient if attempts >= policy.max_attempts => Fate::Dead {
+            attempts,
+            error: error(),
+        },
+        Failure::Outage | Failure::Transient => Fate::Retry {
+            attempts,
+            after: policy.backoff.random_delay(attempts),
+            error: error(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::sample;
+
+    const POLICY: RetryPolicy = RetryPolicy {
+        max_attempts: 3,
+        backoff: Backoff::new(Duration::from_secs(1), Duration::from_secs(60)),
+        on_dead: OnDead::Park,
+        count_outages: false,
+    };
+
+    fn kinds(fates: &[Fate]) -> Vec<&'static str> {
+        fates
+            .iter()
+            .map(|fate| match fate {
+                Fate::Published => "published",
+                Fate::Retry { .. } => "retry",
+                Fate::Dead { .. } => "dead",
+                Fate::Released => "released",
+            })
+            .collect()
+    }
+
+    fn decide(keys: &[&str], outcomes: &[Outcome], policy: &RetryPolicy) -> Vec<&'static str> {
+        let records: Vec<Record> = keys.iter().map(|key| sample(key)).collect();
+        kinds(&fates(&records, outcomes, Ordering::Key, policy))
+    }
+
+    fn failed(failure: Failure) -> Outcome {
+        Outcome::failed(failure, "no")
+    }
+
+    #[test]
+    fn what_follows_a_failed_record_of_its_key_is_released() {
+        let outcomes = [
+            failed(Failure::Transient),
+            failed(Failure::Transient),
+            Outcome::PUBLISHED,
+        ];
+        assert_eq!(
+            decide(&["a", "a", "b"], &outcomes, &POLICY),
+            ["retry", "released", "published"]
+        );
+    }
+
+    #[test]
+    fn a_dead_record_parks_its_key_unless_told_to_skip() {
+        let outcomes = [failed(Failure::Permanent), failed(Failure::Transient)];
+        assert_eq!(
+            decide(&["a", "a"], &outcomes, &POLICY),
+            ["dead", "released"]
+        );
+        let skip = RetryPolicy {
+            on_dead: OnDead::Skip,
+            ..POLICY
+        };
+        assert_eq!(decide(&["a", "a"], &outcomes, &skip), ["dead", "retry"]);
+    }
+
+    #[test]
+    fn an_outage_burns_no_attempts_unless_told_to() {
+        let outcomes = [failed(Failure::Outage), failed(Failure::Outage)];
+        assert_eq!(
+            decide(&["a", "b"], &outcomes, &POLICY),
+            ["released", "released"]
+        );
+        let literal = RetryPolicy {
+            count_outages: true,
+            ..POLICY
+        };
+        assert_eq!(decide(&["a", "b"], &outcomes, &literal), ["retry", "retry"]);
+    }
+
+    #[test]
+    fn dead_when_attempts_reach_the_maximum() {
+        let mut record = sample("a");
+        record.attempts = 1;
+        let outcome = [failed(Failure::Transient)];
+        let second = fates(
+            std::slice::from_ref(&record),
+            &outcome,
+            Ordering::None,
+            &POLICY,
+        );
+        assert!(
+            matches!(second[0], Fate::Retry { attempts: 2, .. }),
+            "{second:?}"
+        );
+        record.attempts = 2;
+        let third = fates(&[record], &outcome, Ordering::None, &POLICY);
+        assert!(
+            matches!(third[0], Fate::Dead { attempts: 3, .. }),
+            "{third:?}"
+        );
+    }
+
+    #[test]
+    fn without_order_a_key_blocks_nobody() {
+        let records = [sample("a"), sample("a")];
+        let outcomes = [failed(Failure::Transient), failed(Failure::Transient)];
+        assert_eq!(
+            kinds(&fates(&records, &outcomes, Ordering::None, &POLICY)),
+            ["retry", "retry"]
+        );
+    }
+
+    #[test]
+    fn errors_are_bounded() {
+        let outcome = [Outcome::failed(Failure::Permanent, "é".repeat(100_000))];
+        let fates = fates(&[sample("a")], &outcome, Ordering::Key, &POLICY);
+        let Fate::Dead { error, .. } = &fates[0] else {
+            panic!("{fates:?}")
+        };
+        assert!(error.len() <= ERROR_BYTES_MAX);
     }
 }

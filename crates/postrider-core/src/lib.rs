@@ -17,7 +17,7 @@ pub mod time;
 pub use backoff::Backoff;
 pub use broker::{Header, Message, PublishError, Publisher};
 pub use event::{Emitted, Event};
-pub use fate::{Fate, Failure, OnDead, RetryPolicy};
+pub use fate::{Failure, Fate, OnDead, RetryPolicy};
 pub use id::{EventId, MessageKey, RecordId, Topic};
 pub use layout::{Layout, LayoutError, Ordering};
 pub use record::Record;

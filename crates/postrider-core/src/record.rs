@@ -34,12 +34,42 @@ pub struct Record {
 impl Record {
     /// Bytes this record keeps in memory, about.
     pub fn size(&self) -> usize {
-        let headers: usize = self.headers.iter().map(|h| h.name.len() + h.value.len()).sum();
+        let headers: usize = self
+            .headers
+            .iter()
+            .map(|h| h.name.len() + h.value.len())
+            .sum();
         std::mem::size_of::<Self>() + self.payload.as_ref().map_or(0, Bytes::len) + headers
     }
 
     /// The W3C trace parent that was stored at emit, for logs and headers.
     pub fn traceparent(&self) -> Option<&str> {
-        self.headers.iter().find(|h| &*h.name == "traceparent").map(|h| h.value.as_str())
+        self.headers
+            .iter()
+            .find(|h| &*h.name == "traceparent")
+            .map(|h| h.value.as_str())
+    }
+}
+
+/// A record for unit tests.
+#[cfg(test)]
+pub(crate) fn sample(key: &str) -> Record {
+    let id = uuid::Uuid::now_v7();
+    Record {
+        id: RecordId::Uuid(id),
+        event_id: id.into(),
+        event_type: Some("order.order.placed.v1".into()),
+        aggregate_type: Some("order".into()),
+        aggregate_id: Some(key.into()),
+        topic: None,
+        key: Some(key.into()),
+        idempotency_key: None,
+        version: Some(1),
+        payload: Some(Bytes::from_static(br#"{"orderId": 7,  "n": 1.50e1}"#)),
+        headers: Vec::new(),
+        metadata: None,
+        defect: None,
+        created_at: Timestamp::from_micros(1_763_199_000_123_456),
+        attempts: 0,
     }
 }

@@ -36,6 +36,11 @@ pub trait Claim: Send {
     /// In the order in which they must be published. Never empty.
     fn records(&self) -> &[Record];
 
+    /// How many lanes the claim holds; 0 where order is not kept.
+    fn lanes(&self) -> u32 {
+        0
+    }
+
     /// When the claim lapses by itself. Nothing may be sent after that.
     fn lapses_at(&self) -> Option<Instant>;
 
@@ -120,23 +125,39 @@ pub struct DeadRecord {
 pub enum StoreError {
     /// Cannot be reached, was cut off, or is too busy: the same call may succeed later.
     #[error("database unavailable: {reason}")]
-    Unavailable { reason: String, #[source] source: Option<BoxError> },
+    Unavailable {
+        reason: String,
+        #[source]
+        source: Option<BoxError>,
+    },
     /// The layout does not fit the table; trying again will not help.
     #[error("{0}")]
     Mismatch(String),
     /// The database refused a statement.
     #[error("database refused to {action}: {reason}")]
-    Refused { action: &'static str, reason: String, #[source] source: Option<BoxError> },
+    Refused {
+        action: &'static str,
+        reason: String,
+        #[source]
+        source: Option<BoxError>,
+    },
 }
 
 impl StoreError {
     pub fn unavailable(error: impl Into<BoxError>) -> Self {
         let source = error.into();
-        Self::Unavailable { reason: crate::text::chain(&*source), source: Some(source) }
+        Self::Unavailable {
+            reason: crate::text::chain(&*source),
+            source: Some(source),
+        }
     }
 
     pub fn refused(action: &'static str, error: impl Into<BoxError>) -> Self {
         let source = error.into();
-        Self::Refused { action, reason: crate::text::chain(&*source), source: Some(source) }
+        Self::Refused {
+            action,
+            reason: crate::text::chain(&*source),
+            source: Some(source),
+        }
     }
 }

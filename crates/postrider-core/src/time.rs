@@ -7,7 +7,10 @@ use std::fmt;
 pub struct Timestamp(i64);
 
 impl Timestamp {
-    #[expect(clippy::disallowed_methods, reason = "this is the one place that asks the system")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the one place that asks the system"
+    )]
     pub fn now() -> Self {
         let since_epoch = std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)
@@ -43,7 +46,13 @@ mod tests {
     fn written_as_rfc_3339_utc_with_microseconds() {
         let time = Timestamp::from_micros(1_763_199_000_123_456);
         assert_eq!(time.to_string(), "2025-11-15T09:30:00.123456Z");
-        assert_eq!(Timestamp::from_micros(0).to_string(), "1970-01-01T00:00:00Z");
-        assert_eq!(Timestamp::from_micros(i64::MAX).to_string(), format!("{}us", i64::MAX));
+        assert_eq!(
+            Timestamp::from_micros(0).to_string(),
+            "1970-01-01T00:00:00Z"
+        );
+        assert_eq!(
+            Timestamp::from_micros(i64::MAX).to_string(),
+            format!("{}us", i64::MAX)
+        );
     }
 }

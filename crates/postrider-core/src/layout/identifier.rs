@@ -27,10 +27,16 @@ impl TryFrom<String> for Identifier {
 
     fn try_from(name: String) -> Result<Self, String> {
         if name.is_empty() || name.len() > 63 {
-            return Err(format!("`{}` is not a name: 1 to 63 bytes are allowed", name.escape_debug()));
+            return Err(format!(
+                "`{}` is not a name: 1 to 63 bytes are allowed",
+                name.escape_debug()
+            ));
         }
         if name.chars().any(char::is_control) {
-            return Err(format!("`{}` is not a name: it has a control character", name.escape_debug()));
+            return Err(format!(
+                "`{}` is not a name: it has a control character",
+                name.escape_debug()
+            ));
         }
         Ok(Self(name))
     }
@@ -67,7 +73,10 @@ impl TableName {
     /// Another table beside this one, in the same schema.
     #[must_use]
     pub fn sibling(&self, name: Identifier) -> Self {
-        Self { schema: self.schema.clone(), name }
+        Self {
+            schema: self.schema.clone(),
+            name,
+        }
     }
 }
 
@@ -80,7 +89,10 @@ impl TryFrom<String> for TableName {
                 schema: Some(schema.to_owned().try_into()?),
                 name: table.to_owned().try_into()?,
             }),
-            None => Ok(Self { schema: None, name: name.try_into()? }),
+            None => Ok(Self {
+                schema: None,
+                name: name.try_into()?,
+            }),
         }
     }
 }

@@ -139,7 +139,8 @@ pub struct Defaults {
 
 impl Defaults {
     pub fn keep(&self) -> Option<Duration> {
-        self.keep_days.map(|days| Duration::from_secs(u64::from(days) * 24 * 60 * 60))
+        self.keep_days
+            .map(|days| Duration::from_secs(u64::from(days) * 24 * 60 * 60))
     }
 }
 
@@ -152,11 +153,19 @@ impl Layout {
     /// A preset with some of its values replaced: tables are merged, all else is replaced. The
     /// name `custom` starts from nothing.
     pub fn with_overrides(name: &str, overrides: toml::Table) -> Result<Self, LayoutError> {
-        let mut table = if name == "custom" { toml::Table::new() } else { preset::table(name)? };
+        let mut table = if name == "custom" {
+            toml::Table::new()
+        } else {
+            preset::table(name)?
+        };
         merge(&mut table, overrides);
-        let layout: Self = toml::Value::Table(table)
-            .try_into()
-            .map_err(|source| LayoutError::Malformed { layout: name.into(), source })?;
+        let layout: Self =
+            toml::Value::Table(table)
+                .try_into()
+                .map_err(|source| LayoutError::Malformed {
+                    layout: name.into(),
+                    source,
+                })?;
         layout.validate()?;
         Ok(layout)
     }
@@ -178,7 +187,12 @@ impl Layout {
     }
 
     fn validate(&self) -> Result<(), LayoutError> {
-        let wrong = |what: &str| Err(LayoutError::Inconsistent { layout: self.name.clone(), what: what.into() });
+        let wrong = |what: &str| {
+            Err(LayoutError::Inconsistent {
+                layout: self.name.clone(),
+                what: what.into(),
+            })
+        };
         let columns = &self.columns;
         if self.order.is_empty() {
             return wrong("`order` names no column; name those that put records in insert order");
@@ -196,7 +210,10 @@ impl Layout {
             State::Status { .. } if columns.attempts.is_none() => {
                 wrong("`state.kind = \"status\"` needs `columns.attempts`")
             }
-            State::Flag { dead_is_flagged: true, .. } if columns.last_error.is_none() => {
+            State::Flag {
+                dead_is_flagged: true,
+                ..
+            } if columns.last_error.is_none() => {
                 wrong("`state.dead_is_flagged` needs `columns.last_error`")
             }
             _ => self.validate_roles(),
@@ -209,7 +226,9 @@ impl Layout {
             if !self.has(role) {
                 return Err(LayoutError::Inconsistent {
                     layout: self.name.clone(),
-                    what: format!("`{role}` is used in `topic` or `attributes`, but `columns.{role}` is not set"),
+                    what: format!(
+                        "`{role}` is used in `topic` or `attributes`, but `columns.{role}` is not set"
+                    ),
                 });
             }
         }
@@ -254,7 +273,10 @@ pub enum LayoutError {
     #[error("there is no layout `{name}`; there are {}, and `custom`", PRESETS.join(", "))]
     Unknown { name: String },
     #[error("layout {layout}: {}", source.message())]
-    Malformed { layout: String, source: toml::de::Error },
+    Malformed {
+        layout: String,
+        source: toml::de::Error,
+    },
     #[error("layout {layout}: {what}")]
     Inconsistent { layout: String, what: String },
 }

@@ -23,5 +23,8 @@ pub fn preset_source(name: &str) -> Result<&'static str, LayoutError> {
 
 pub(super) fn table(name: &str) -> Result<toml::Table, LayoutError> {
     let source = preset_source(name)?;
-    source.parse().map_err(|source| LayoutError::Malformed { layout: name.into(), source })
+    source.parse().map_err(|source| LayoutError::Malformed {
+        layout: name.into(),
+        source,
+    })
 }

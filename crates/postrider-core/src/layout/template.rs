@@ -52,7 +52,10 @@ impl Role {
 
 impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = Self::ALL.iter().find(|(_, role)| role == self).map_or("?", |(name, _)| name);
+        let name = Self::ALL
+            .iter()
+            .find(|(_, role)| role == self)
+            .map_or("?", |(name, _)| name);
         f.write_str(name)
     }
 }
@@ -96,12 +99,16 @@ impl TryFrom<String> for Template {
         let mut parts = Vec::new();
         let mut rest = source.as_str();
         while let Some((text, after)) = rest.split_once('{') {
-            let (name, after) =
-                after.split_once('}').ok_or_else(|| format!("`{source}` has a `{{` without `}}`"))?;
-            let (_, role) = Role::ALL.iter().find(|(role, _)| *role == name).ok_or_else(|| {
-                let known: Vec<&str> = Role::ALL.iter().map(|(name, _)| *name).collect();
-                format!("`{{{name}}}` is not a role; there are {}", known.join(", "))
-            })?;
+            let (name, after) = after
+                .split_once('}')
+                .ok_or_else(|| format!("`{source}` has a `{{` without `}}`"))?;
+            let (_, role) = Role::ALL
+                .iter()
+                .find(|(role, _)| *role == name)
+                .ok_or_else(|| {
+                    let known: Vec<&str> = Role::ALL.iter().map(|(name, _)| *name).collect();
+                    format!("`{{{name}}}` is not a role; there are {}", known.join(", "))
+                })?;
             if !text.is_empty() {
                 parts.push(Part::Text(text.into()));
             }

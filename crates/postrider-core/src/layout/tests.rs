@@ -44,12 +44,27 @@ fn a_custom_layout_starts_from_nothing() {
 fn an_error_names_what_is_wrong_and_what_is_allowed() {
     let text = |result: Result<Layout, LayoutError>| result.unwrap_err().to_string();
     let unknown = text(Layout::preset("rabbit"));
-    assert!(unknown.contains("`rabbit`") && unknown.contains("packfinderz"), "{unknown}");
-    let key = text(Layout::with_overrides("gopipe", overrides("ordering = \"key\"")));
+    assert!(
+        unknown.contains("`rabbit`") && unknown.contains("packfinderz"),
+        "{unknown}"
+    );
+    let key = text(Layout::with_overrides(
+        "gopipe",
+        overrides("ordering = \"key\""),
+    ));
     assert!(key.contains("columns.key"), "{key}");
-    let role = text(Layout::with_overrides("gopipe", overrides("topic = \"{subject}\"")));
-    assert!(role.contains("{subject}") && role.contains("event_type"), "{role}");
-    let column = text(Layout::with_overrides("gopipe", overrides("topic = \"{aggregate_id}\"")));
+    let role = text(Layout::with_overrides(
+        "gopipe",
+        overrides("topic = \"{subject}\""),
+    ));
+    assert!(
+        role.contains("{subject}") && role.contains("event_type"),
+        "{role}"
+    );
+    let column = text(Layout::with_overrides(
+        "gopipe",
+        overrides("topic = \"{aggregate_id}\""),
+    ));
     assert!(column.contains("columns.aggregate_id"), "{column}");
     let stray = text(Layout::with_overrides("gopipe", overrides("tabel = \"x\"")));
     assert!(stray.contains("tabel"), "{stray}");
@@ -61,5 +76,10 @@ fn a_name_with_quotes_and_semicolons_is_made_harmless() {
         Layout::with_overrides("gopipe", overrides(r#"table = 'a"; DROP TABLE x; --'"#)).unwrap();
     assert_eq!(layout.table.quoted(), r#""a""; DROP TABLE x; --""#);
     let control = Layout::with_overrides("gopipe", overrides("table = \"a\\u0000b\""));
-    assert!(control.unwrap_err().to_string().contains("control character"));
+    assert!(
+        control
+            .unwrap_err()
+            .to_string()
+            .contains("control character")
+    );
 }

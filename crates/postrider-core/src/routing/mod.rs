@@ -1,6 +1,9 @@
 //! From record to message: which topic, which envelope, which headers, and whether the event is one
 //! that may be sent at all. The registry of event types lives here, as data.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -46,16 +49,23 @@ impl Route {
 
     /// The payload must fit a JSON Schema.
     pub fn schema(mut self, schema: &serde_json::Value) -> Result<Self, RouteError> {
-        let validator = jsonschema::validator_for(schema)
-            .map_err(|error| RouteError::BadSchema { reason: error.to_string() })?;
+        let validator =
+            jsonschema::validator_for(schema).map_err(|error| RouteError::BadSchema {
+                reason: error.to_string(),
+            })?;
         self.check = Some(Arc::new(move |payload| {
             let value: serde_json::Value =
                 serde_json::from_slice(payload).map_err(|error| error.to_string())?;
             // The validator's own text quotes the instance, and payloads stay out of errors.
-            validator.validate(&value).map_err(|error| match error.instance_path().as_str() {
-                "" => format!("does not fit its schema ({})", error.kind().keyword()),
-                path => format!("does not fit its schema at {path} ({})", error.kind().keyword()),
-            })
+            validator
+                .validate(&value)
+                .map_err(|error| match error.instance_path().as_str() {
+                    "" => format!("does not fit its schema ({})", error.kind().keyword()),
+                    path => format!(
+                        "does not fit its schema at {path} ({})",
+                        error.kind().keyword()
+                    ),
+                })
         }));
         Ok(self)
     }
@@ -109,7 +119,11 @@ impl Routes {
 
     /// Refuses an event that the relay would refuse later.
     pub fn check_event(&self, event: &Event) -> Result<Option<&Route>, RouteError> {
-        self.check(Some(&event.event_type), event.aggregate_type.as_deref(), &event.payload)
+        self.check(
+            Some(&event.event_type),
+            event.aggregate_type.as_deref(),
+            &event.payload,
+        )
     }
 
     fn check(
@@ -122,9 +136,12 @@ impl Routes {
             return Ok(None);
         }
         let event_type = event_type.ok_or(RouteError::Missing(Role::EventType))?;
-        let route = self.0.get(event_type).ok_or_else(|| RouteError::UnknownType {
-            event_type: crate::text::bounded(event_type, 100),
-        })?;
+        let route = self
+            .0
+            .get(event_type)
+            .ok_or_else(|| RouteError::UnknownType {
+                event_type: crate::text::bounded(event_type, 100),
+            })?;
         if let Some(expected) = &route.aggregate_type
             && aggregate_type != Some(expected)
         {
@@ -164,7 +181,11 @@ impl Router {
             envelope: layout.envelope,
             tombstones: layout.tombstones,
             ordered: layout.ordering == Ordering::Key,
-            attributes: layout.attributes.iter().map(|(n, role)| (n.as_str().into(), *role)).collect(),
+            attributes: layout
+                .attributes
+                .iter()
+                .map(|(n, role)| (n.as_str().into(), *role))
+                .collect(),
             requires_aggregate_id: !routes.is_empty() && layout.columns.aggregate_id.is_some(),
             routes,
             source,
@@ -190,9 +211,7 @@ impl Router {
             None => self.topic.fill(record).map_err(RouteError::Missing)?.into(),
         };
         let body = payload
-            .map(|bytes| {
-                envelope::at_publish(self.envelope, record, bytes, self.source.as_deref())
-            })
+            .map(|bytes| envelope::at_publish(self.envelope, record, bytes, self.source.as_deref()))
             .transpose()?;
         Ok(Message {
             topic,
@@ -208,15 +227,23 @@ impl Router {
             return Ok(None);
         }
         let data = envelope::data(self.envelope, record, payload)?;
-        self.routes.check(record.event_type.as_deref(), record.aggregate_type.as_deref(), data)
+        self.routes.check(
+            record.event_type.as_deref(),
+            record.aggregate_type.as_deref(),
+            data,
+        )
     }
 
     /// The row's own headers, then the layout's attributes, which win over a header of their name.
     fn headers(&self, record: &Record) -> Vec<Header> {
-        let named = |header: &&Header| !self.attributes.iter().any(|(name, _)| *name == header.name);
+        let named =
+            |header: &&Header| !self.attributes.iter().any(|(name, _)| *name == header.name);
         let mut headers: Vec<Header> = record.headers.iter().filter(named).cloned().collect();
         headers.extend(self.attributes.iter().filter_map(|(name, role)| {
-            role.of(record).map(|value| Header { name: name.clone(), value })
+            role.of(record).map(|value| Header {
+                name: name.clone(),
+                value,
+            })
         }));
         if self.envelope == EnvelopeKind::Cloudevents {
             headers.push(Header::new("content-type", "application/cloudevents+json"));
@@ -232,7 +259,11 @@ pub enum RouteError {
     #[error("no route for event type {event_type}")]
     UnknownType { event_type: String },
     #[error("{event_type} belongs to aggregate type {expected}, not {found}")]
-    WrongAggregate { event_type: String, expected: String, found: String },
+    WrongAggregate {
+        event_type: String,
+        expected: String,
+        found: String,
+    },
     #[error("payload is null")]
     NullPayload,
     #[error("payload {reason}")]

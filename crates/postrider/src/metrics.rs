@@ -1,0 +1,282 @@
+//! Every metric's name and label, in one place. `docs/metrics.md` describes them for operators.
+
+use std::fmt::Write as _;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use postrider_core::{Backlog, Emitted, Fate};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+/// From 1 ms to about 30 s.
+const SECONDS: [f64; 12] = [
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5, 10.0, 30.0,
+];
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Label {
+    outbox: String,
+}
+
+type Counters = Family<Label, Counter>;
+type Histograms = Family<Label, Histogram, fn() -> Histogram>;
+type FloatGauge = Gauge<f64, AtomicU64>;
+
+/// The metrics of one process. Cheap to clone; clones share the figures.
+#[derive(Clone)]
+pub struct Metrics {
+    registry: Arc<Mutex<Registry>>,
+    published: Counters,
+    failed: Counters,
+    dead: Counters,
+    released: Counters,
+    lapsed: Counters,
+    duplicates: Counters,
+    purged: Counters,
+    batch_seconds: Histograms,
+    publish_seconds: Histograms,
+    backlog: Family<Label, Gauge>,
+    oldest_age: Family<Label, FloatGauge>,
+    dead_records: Family<Label, Gauge>,
+    lanes: Family<Label, Gauge>,
+    breaker: Family<Label, Gauge>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    pub fn new() -> Self {
+        let histogram: fn() -> Histogram = || Histogram::new(SECONDS);
+        let metrics = Self {
+            registry: Arc::default(),
+            published: Family::default(),
+            failed: Family::default(),
+            dead: Family::default(),
+            released: Family::default(),
+            lapsed: Family::default(),
+            duplicates: Family::default(),
+            purged: Family::default(),
+            batch_seconds: Family::new_with_constructor(histogram),
+            publish_seconds: Family::new_with_constructor(histogram),
+            backlog: Family::default(),
+            oldest_age: Family::default(),
+            dead_records: Family::default(),
+            lanes: Family::default(),
+            breaker: Family::default(),
+        };
+        metrics.register();
+        metrics
+    }
+
+    fn register(&self) {
+        let mut registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        let counters = [
+            (
+                "published",
+                "Records the broker acknowledged",
+                &self.published,
+            ),
+            (
+                "failed",
+                "Failed attempts that will be repeated",
+                &self.failed,
+            ),
+            ("dead", "Records given up", &self.dead),
+            ("released", "Records let go untouched", &self.released),
+            (
+                "lapsed",
+                "Records whose claim had run out when their fate was known",
+                &self.lapsed,
+            ),
+            (
+                "duplicates_suppressed",
+                "Emits that found their event already recorded",
+                &self.duplicates,
+            ),
+            (
+                "purged",
+                "Published records deleted by cleanup",
+                &self.purged,
+            ),
+        ];
+        for (name, help, family) in counters {
+            registry.register(format!("postrider_{name}"), help, family.clone());
+        }
+        let histograms = [
+            (
+                "batch",
+                "From claim to settled, per batch",
+                &self.batch_seconds,
+            ),
+            (
+                "publish",
+                "The broker's part of a batch",
+                &self.publish_seconds,
+            ),
+        ];
+        for (name, help, family) in histograms {
+            registry.register(format!("postrider_{name}_seconds"), help, family.clone());
+        }
+        let gauges = [
+            (
+                "backlog",
+                "Records still to be published, from the table",
+                &self.backlog,
+            ),
+            (
+                "dead_records",
+                "Dead records in the table",
+                &self.dead_records,
+            ),
+            ("lanes_held", "Lanes held at the moment", &self.lanes),
+            (
+                "breaker_open",
+                "1 while the broker is taken to be down",
+                &self.breaker,
+            ),
+        ];
+        for (name, help, family) in gauges {
+            registry.register(format!("postrider_{name}"), help, family.clone());
+        }
+        let help = "Age of the oldest record still to be published, from the table";
+        registry.register(
+            "postrider_oldest_age_seconds",
+            help,
+            self.oldest_age.clone(),
+        );
+    }
+
+    /// The figures in OpenMetrics text.
+    pub fn encode(&self) -> String {
+        let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut text = String::new();
+        if encode(&mut text, &registry).is_err() {
+            // Writing to a String does not fail; an encoder's own error would be a bug of ours.
+            text.clear();
+            if writeln!(text, "# metrics could not be encoded").is_err() {
+                text.clear();
+            }
+        }
+        text
+    }
+
+    /// Counts what an emit found; for services that emit in this process.
+    pub fn emitted(&self, outbox: &str, emitted: &Emitted) {
+        if *emitted == Emitted::Duplicate {
+            self.duplicates
+                .get_or_create(&Label {
+                    outbox: outbox.into(),
+                })
+                .inc();
+        }
+    }
+
+    /// The figures of one outbox, looked up once and kept: the families lock on every look-up.
+    pub(crate) fn of(&self, outbox: &str) -> OutboxMetrics {
+        let label = Label {
+            outbox: outbox.into(),
+        };
+        drop(self.duplicates.get_or_create(&label));
+        OutboxMetrics {
+            published: self.published.get_or_create_owned(&label),
+            failed: self.failed.get_or_create_owned(&label),
+            dead: self.dead.get_or_create_owned(&label),
+            released: self.released.get_or_create_owned(&label),
+            lapsed: self.lapsed.get_or_create_owned(&label),
+            purged: self.purged.get_or_create_owned(&label),
+            batch_seconds: self.batch_seconds.get_or_create_owned(&label),
+            publish_seconds: self.publish_seconds.get_or_create_owned(&label),
+            backlog: self.backlog.get_or_create_owned(&label),
+            oldest_age: self.oldest_age.get_or_create_owned(&label),
+            dead_records: self.dead_records.get_or_create_owned(&label),
+            lanes: self.lanes.get_or_create_owned(&label),
+            breaker: self.breaker.get_or_create_owned(&label),
+        }
+    }
+}
+
+/// The figures of one outbox.
+#[derive(Clone)]
+pub(crate) struct OutboxMetrics {
+    published: Counter,
+    failed: Counter,
+    dead: Counter,
+    released: Counter,
+    lapsed: Counter,
+    purged: Counter,
+    batch_seconds: Histogram,
+    publish_seconds: Histogram,
+    backlog: Gauge,
+    oldest_age: FloatGauge,
+    dead_records: Gauge,
+    lanes: Gauge,
+    breaker: Gauge,
+}
+
+impl OutboxMetrics {
+    pub(crate) fn settled(&self, fates: &[Fate], lapsed: u64, took: Duration) {
+        let count =
+            |wanted: fn(&Fate) -> bool| fates.iter().filter(|fate| wanted(fate)).count() as u64;
+        self.published
+            .inc_by(count(|fate| matches!(fate, Fate::Published)));
+        self.failed
+            .inc_by(count(|fate| matches!(fate, Fate::Retry { .. })));
+        self.dead
+            .inc_by(count(|fate| matches!(fate, Fate::Dead { .. })));
+        self.released
+            .inc_by(count(|fate| matches!(fate, Fate::Released)));
+        self.lapsed.inc_by(lapsed);
+        self.batch_seconds.observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn publish_took(&self, took: Duration) {
+        self.publish_seconds.observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn purged(&self, records: u64) {
+        self.purged.inc_by(records);
+    }
+
+    pub(crate) fn backlog(&self, backlog: &Backlog) {
+        self.backlog
+            .set(i64::try_from(backlog.pending).unwrap_or(i64::MAX));
+        self.dead_records
+            .set(i64::try_from(backlog.dead).unwrap_or(i64::MAX));
+        self.oldest_age
+            .set(backlog.oldest_age.unwrap_or_default().as_secs_f64());
+    }
+
+    /// Counts a claim's lanes as held until the guard is dropped, also when a stop drops the claim.
+    pub(crate) fn hold_lanes(&self, lanes: u32) -> LanesHeld {
+        self.lanes.inc_by(i64::from(lanes));
+        LanesHeld {
+            gauge: self.lanes.clone(),
+            lanes,
+        }
+    }
+
+    pub(crate) fn breaker(&self, open: bool) {
+        self.breaker.set(i64::from(open));
+    }
+}
+
+pub(crate) struct LanesHeld {
+    gauge: Gauge,
+    lanes: u32,
+}
+
+impl Drop for LanesHeld {
+    fn drop(&mut self) {
+        self.gauge.dec_by(i64::from(self.lanes));
+    }
+}

@@ -1,0 +1,151 @@
+//! The cycle: claim ─▶ route ─▶ encode ─▶ publish ─▶ settle.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use postrider_core::fate::{Outcome, fates};
+use postrider_core::text::chain;
+use postrider_core::{
+    Failure, Fate, Message, MessageKey, OnDead, Ordering, Record, StoreError, Want,
+};
+
+use super::{Shared, journal};
+use crate::failpoints;
+
+/// Publishing ends this long before a claim lapses, so that its fates can still be written.
+const LAPSE_MARGIN: Duration = Duration::from_secs(2);
+
+/// What one cycle came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Progress {
+    /// Records that were claimed.
+    pub(super) records: usize,
+    /// Bytes they had.
+    pub(super) bytes: usize,
+    /// Records that will not be claimed again at once: published, dead or waiting.
+    pub(super) moved: usize,
+    /// Records that the broker acknowledged.
+    pub(super) published: usize,
+    /// Why the broker is taken to be down.
+    pub(super) outage: Option<String>,
+}
+
+impl Shared {
+    /// Claims, publishes and settles one batch; `None` where there was nothing to claim.
+    pub(super) async fn cycle(&self, want: Want) -> Result<Option<Progress>, StoreError> {
+        let started = Instant::now();
+        let Some(claim) = self.store.claim(want).await? else {
+            return Ok(None);
+        };
+        let _lanes = self.metrics.hold_lanes(claim.lanes());
+        failpoints::reach(failpoints::CLAIMED);
+        let outcomes = self
+            .publish(claim.records(), self.deadline(claim.lapses_at()))
+            .await;
+        failpoints::reach(failpoints::PUBLISHED);
+        let fates = fates(
+            claim.records(),
+            &outcomes,
+            self.config.ordering,
+            &self.config.retry,
+        );
+        let progress = Progress::of(claim.records(), &outcomes, &fates);
+        journal::write(&self.name, claim.records(), &fates);
+        let settled = claim.settle(&fates).await?;
+        failpoints::reach(failpoints::SETTLED);
+        self.metrics
+            .settled(&fates, settled.lapsed, started.elapsed());
+        if settled.lapsed > 0 {
+            tracing::warn!(
+                outbox = self.name,
+                records = settled.lapsed,
+                "claim lapsed before its fates were written; these records may be sent twice"
+            );
+        }
+        Ok(Some(progress))
+    }
+
+    /// Sends what can be sent and gives one outcome per record, in order.
+    async fn publish(&self, records: &[Record], deadline: Duration) -> Vec<Outcome> {
+        if deadline.is_zero() {
+            return records
+                .iter()
+                .map(|_| Outcome::failed(Failure::Untried, "claim lapsed"))
+                .collect();
+        }
+        let (mut outcomes, batch) = self.route(records);
+        let started = Instant::now();
+        let mut answers = match batch.is_empty() {
+            true => Vec::new(),
+            false => self.publisher.publish(&batch, deadline).await,
+        }
+        .into_iter();
+        self.metrics.publish_took(started.elapsed());
+        for outcome in outcomes.iter_mut().filter(|outcome| outcome.is_none()) {
+            *outcome = Some(match answers.next() {
+                Some(Ok(())) => Outcome::PUBLISHED,
+                Some(Err(error)) => Outcome::failed(error.failure(), chain(&error)),
+                None => Outcome::failed(Failure::Untried, "publisher gave no outcome"),
+            });
+        }
+        outcomes.into_iter().flatten().collect()
+    }
+
+    /// Makes messages. A record that can have none gets its outcome here; with order per key, so
+    /// do the later ones of a key that it parks.
+    fn route(&self, records: &[Record]) -> (Vec<Option<Outcome>>, Vec<Message>) {
+        let parks =
+            self.config.ordering == Ordering::Key && self.config.retry.on_dead == OnDead::Park;
+        let mut parked: HashSet<&MessageKey> = HashSet::new();
+        let mut batch = Vec::with_capacity(records.len());
+        let outcomes = records
+            .iter()
+            .map(|record| {
+                if record.key.as_ref().is_some_and(|key| parked.contains(key)) {
+                    return Some(Outcome::failed(Failure::Untried, "key is parked"));
+                }
+                match self.router.message(record) {
+                    Ok(message) => {
+                        batch.push(message);
+                        None
+                    }
+                    Err(error) => {
+                        parked.extend(record.key.as_ref().filter(|_| parks));
+                        Some(Outcome::failed(Failure::Permanent, chain(&error)))
+                    }
+                }
+            })
+            .collect();
+        (outcomes, batch)
+    }
+
+    fn deadline(&self, lapses_at: Option<Instant>) -> Duration {
+        let timeout = self.config.publish_timeout;
+        lapses_at.map_or(timeout, |lapse| {
+            let left = lapse.saturating_duration_since(Instant::now());
+            timeout.min(left.saturating_sub(LAPSE_MARGIN.min(left / 4)))
+        })
+    }
+}
+
+impl Progress {
+    fn of(records: &[Record], outcomes: &[Outcome], fates: &[Fate]) -> Self {
+        let outage = outcomes.iter().find_map(|outcome| match &outcome.failure {
+            Some((Failure::Outage, reason)) => Some(reason.clone()),
+            _ => None,
+        });
+        Self {
+            records: records.len(),
+            bytes: records.iter().map(Record::size).sum(),
+            published: fates
+                .iter()
+                .filter(|fate| matches!(fate, Fate::Published))
+                .count(),
+            moved: fates
+                .iter()
+                .filter(|fate| !matches!(fate, Fate::Released))
+                .count(),
+            outage,
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! The relay: carries records of one outbox to one broker until it is told to stop.
+
+mod breaker;
+mod cleaner;
+mod config;
+mod cycle;
+mod health;
+mod journal;
+mod pace;
+mod worker;
+
+use std::sync::Arc;
+
+use postrider_core::{OutboxStore, Publisher, Router, Share, StoreError};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+pub use config::{Cleanup, Config};
+pub use health::{Dependency, Health, HealthReport};
+
+use crate::Metrics;
+use crate::metrics::OutboxMetrics;
+use breaker::Breaker;
+
+/// A relay, ready to run.
+pub struct Relay {
+    shared: Arc<Shared>,
+}
+
+/// What a relay's tasks have in common.
+struct Shared {
+    name: String,
+    store: Arc<dyn OutboxStore>,
+    publisher: Arc<dyn Publisher>,
+    router: Router,
+    config: Config,
+    metrics: OutboxMetrics,
+    health: Health,
+    breaker: Breaker,
+    /// Shortens the wait for new records; polling is the truth.
+    wake: Arc<Notify>,
+}
+
+/// Puts a relay together. Everything but the store, the publisher and the router has a default.
+pub struct Builder {
+    name: String,
+    store: Arc<dyn OutboxStore>,
+    publisher: Arc<dyn Publisher>,
+    router: Router,
+    config: Config,
+    metrics: Metrics,
+    wake: Arc<Notify>,
+}
+
+impl Relay {
+    pub fn builder(
+        store: Arc<dyn OutboxStore>,
+        publisher: Arc<dyn Publisher>,
+        router: Router,
+    ) -> Builder {
+        Builder {
+            name: "outbox".into(),
+            store,
+            publisher,
+            router,
+            config: Config::default(),
+            metrics: Metrics::new(),
+            wake: Arc::default(),
+        }
+    }
+
+    /// Whether the database and the broker answer; stays valid while the relay runs.
+    pub fn health(&self) -> Health {
+        self.shared.health.clone()
+    }
+
+    /// Runs until `shutdown` is cancelled. Then it claims nothing more, lets what is in flight
+    /// finish within `stop_timeout`, releases the rest and returns.
+    ///
+    /// An unreachable database or broker at the start is no error: the relay waits for it. A table that does not
+    /// fit the layout is.
+    pub async fn run(self, shutdown: CancellationToken) -> Result<(), RelayError> {
+        match self.shared.store.backlog().await {
+            Ok(backlog) => self.shared.metrics.backlog(&backlog),
+            Err(StoreError::Unavailable { reason, .. }) => {
+                self.shared.health.database_down(&reason)
+            }
+            Err(error) => {
+                return Err(RelayError::Start {
+                    outbox: self.shared.name.clone(),
+                    error,
+                });
+            }
+        }
+        let tasks = self.start(&shutdown);
+        tracing::info!(
+            outbox = self.shared.name,
+            claims = self.shared.config.claims,
+            "relay runs"
+        );
+        let end = watch(tasks, &shutdown, &self.shared).await;
+        tracing::info!(outbox = self.shared.name, "relay stopped");
+        end
+    }
+
+    fn start(&self, shutdown: &CancellationToken) -> JoinSet<()> {
+        let mut tasks = JoinSet::new();
+        let of = self.shared.config.claims;
+        for index in 0..of {
+            let share = Share { index, of };
+            tasks.spawn(worker::run(self.shared.clone(), share, shutdown.clone()));
+        }
+        tasks.spawn(health::probe(self.shared.clone(), shutdown.clone()));
+        tasks.spawn(cleaner::sample_backlog(
+            self.shared.clone(),
+            shutdown.clone(),
+        ));
+        if let Some(cleanup) = self.shared.config.cleanup {
+            tasks.spawn(cleaner::clean(
+                self.shared.clone(),
+                cleanup,
+                shutdown.clone(),
+            ));
+        }
+        tasks
+    }
+}
+
+/// Waits for the end of all tasks. They end by themselves only after `shutdown`; a panic in one of
+/// them stops the relay, because a relay that half works is not noticed.
+async fn watch(
+    mut tasks: JoinSet<()>,
+    shutdown: &CancellationToken,
+    shared: &Shared,
+) -> Result<(), RelayError> {
+    let all_ended = async {
+        while let Some(ended) = tasks.join_next().await {
+            ended.map_err(|_| RelayError::Panicked {
+                outbox: shared.name.clone(),
+            })?;
+        }
+        Ok(())
+    };
+    let give_up = async {
+        shutdown.cancelled().await;
+        tokio::time::sleep(shared.config.stop_timeout).await;
+    };
+    tokio::select! {
+        ended = all_ended => ended,
+        () = give_up => {
+            tracing::warn!(
+                outbox = shared.name, stop_timeout = ?shared.config.stop_timeout,
+                "stopped with records in flight; they are released and will be sent again"
+            );
+            Ok(())
+        }
+    }
+}
+
+impl Builder {
+    /// What logs and metrics call this outbox.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    #[must_use]
+    pub fn config(mut self, config: Config) -> Self {
+        self.config = config;
+        self
+    }
+
+    #[must_use]
+    pub fn metrics(mut self, metrics: &Metrics) -> Self {
+        self.metrics = metrics.clone();
+        self
+    }
+
+    /// A hint that there may be new records: from LISTEN, or from the service in the same process.
+    #[must_use]
+    pub fn wake(mut self, wake: Arc<Notify>) -> Self {
+        self.wake = wake;
+        self
+    }
+
+    pub fn build(self) -> Relay {
+        let metrics = self.metrics.of(&self.name);
+        let shared = Shared {
+            breaker: Breaker::new(self.config.outage_backoff, metrics.clone()),
+            name: self.name,
+            store: self.store,
+            publisher: self.publisher,
+            router: self.router,
+            config: self.config,
+            metrics,
+            health: Health::new(),
+            wake: self.wake,
+        };
+        Relay {
+            shared: Arc::new(shared),
+        }
+    }
+}
+
+/// Why a relay ended other than by being told to.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RelayError {
+    #[error("outbox {outbox} cannot be relayed")]
+    Start {
+        outbox: String,
+        #[source]
+        error: StoreError,
+    },
+    #[error("a task of outbox {outbox} panicked; this is a bug, and the log says where")]
+    Panicked { outbox: String },
+}

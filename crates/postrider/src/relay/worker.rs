@@ -1,0 +1,138 @@
+//! A worker: one cycle after the other, at the pace that the outcome asks for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use postrider_core::text::chain;
+use postrider_core::{Share, StoreError, Want};
+use tokio_util::sync::CancellationToken;
+
+use super::Shared;
+use super::breaker::Pass;
+use super::cycle::Progress;
+use super::pace::{Appetite, Pace};
+
+/// Records in the claim that finds out whether the broker is back.
+const TRY_RECORDS: u32 = 10;
+
+/// Runs until `shutdown` is cancelled; a cycle that has begun is finished.
+pub(super) async fn run(shared: Arc<Shared>, share: Share, shutdown: CancellationToken) {
+    let mut pace = Pace::new(&shared.config);
+    let mut appetite = Appetite::new(&shared.config);
+    let mut database_errors = 0;
+    while !shutdown.is_cancelled() {
+        let pass = tokio::select! {
+            pass = shared.breaker.pass() => pass,
+            () = shutdown.cancelled() => return,
+        };
+        // Armed before the claim, so that a hint that comes during it is not missed.
+        let hint = shared.wake.notified();
+        tokio::pin!(hint);
+        hint.as_mut().enable();
+
+        if pass == Pass::Try && !shared.broker_answers(pass).await {
+            continue;
+        }
+        let limit = if pass == Pass::Try {
+            TRY_RECORDS
+        } else {
+            appetite.next()
+        };
+        let wait = match shared.cycle(Want { limit, share }).await {
+            Ok(progress) => {
+                database_errors = 0;
+                shared.health.database_up();
+                shared.learn(progress, pass, &mut pace, &mut appetite)
+            }
+            Err(error) => {
+                database_errors += 1;
+                shared.breaker.undecided(pass);
+                Some(shared.complain(&error, database_errors))
+            }
+        };
+        if let Some(wait) = wait {
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = hint => pace.busy(),
+                () = shutdown.cancelled() => return,
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Asks a broker that was down before anything is claimed for it.
+    async fn broker_answers(&self, pass: Pass) -> bool {
+        match self.publisher.ping().await {
+            Ok(()) => true,
+            Err(error) => {
+                self.health.broker_down(&chain(&error));
+                self.breaker.outage(pass);
+                false
+            }
+        }
+    }
+
+    /// Draws the conclusions of a cycle; gives the wait before the next one, if any.
+    fn learn(
+        &self,
+        progress: Option<Progress>,
+        pass: Pass,
+        pace: &mut Pace,
+        appetite: &mut Appetite,
+    ) -> Option<Duration> {
+        let Some(progress) = progress else {
+            if pass == Pass::Try {
+                // Nothing to send, but the ping was answered.
+                self.recover();
+            }
+            return Some(pace.idle(fastrand::f64()));
+        };
+        appetite.learn(progress.records, progress.bytes);
+        if let Some(reason) = progress.outage {
+            if !self.breaker.is_open() {
+                tracing::warn!(
+                    outbox = self.name,
+                    reason,
+                    "broker unavailable; records are released and keep their attempts"
+                );
+            }
+            self.health.broker_down(&reason);
+            self.breaker.outage(pass);
+            return None;
+        }
+        if progress.published > 0 || pass == Pass::Try {
+            self.recover();
+        }
+        if progress.moved == 0 {
+            // All were let go untouched. Without a wait this would be a hot loop.
+            return Some(pace.idle(fastrand::f64()));
+        }
+        pace.busy();
+        None
+    }
+
+    fn recover(&self) {
+        if self.breaker.is_open() {
+            tracing::info!(outbox = self.name, "broker is back");
+        }
+        self.health.broker_up();
+        self.breaker.recovered();
+    }
+
+    fn complain(&self, error: &StoreError, errors_in_a_row: u32) -> Duration {
+        let reason = chain(error);
+        if errors_in_a_row == 1 {
+            tracing::error!(outbox = self.name, reason, "database trouble");
+        } else {
+            tracing::warn!(
+                outbox = self.name,
+                reason,
+                errors_in_a_row,
+                "database trouble goes on"
+            );
+        }
+        self.health.database_down(&reason);
+        self.config.outage_backoff.random_delay(errors_in_a_row)
+    }
+}
