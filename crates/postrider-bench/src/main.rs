@@ -1,1 +1,68 @@
-fn main() {}
+//! Development only: how fast a backlog drains, beside what the same machine can do at most.
+//! Everything that is compared is measured in one run, round by round, so that noise hits all alike.
+
+mod drain;
+mod limits;
+mod report;
+mod usage;
+mod workload;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(about = "Benchmarks beside the physical limits of the same machine")]
+struct Args {
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+#[derive(Subcommand)]
+enum Bench {
+    /// Drain a backlog from Postgres to Kafka, in hold and lease mode.
+    Drain(DrainArgs),
+    /// One relay that drains one table; started by `drain` as a process of its own.
+    #[command(hide = true)]
+    Relay(drain::Child),
+}
+
+#[derive(clap::Args)]
+struct DrainArgs {
+    /// Records in the backlog.
+    #[arg(long, default_value_t = 200_000)]
+    records: u32,
+    /// Bytes of a payload, about.
+    #[arg(long, default_value_t = 500)]
+    bytes: u32,
+    /// Rounds; the median of each figure is compared.
+    #[arg(long, default_value_t = 3)]
+    rounds: u32,
+    #[arg(long, env = "POSTRIDER_TEST_POSTGRES_URL")]
+    postgres: String,
+    #[arg(long, env = "POSTRIDER_TEST_KAFKA")]
+    kafka: String,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    match Args::parse().bench {
+        Bench::Drain(args) => bench_drain(&args).await,
+        Bench::Relay(child) => drain::relay(child).await,
+    }
+}
+
+async fn bench_drain(args: &DrainArgs) -> anyhow::Result<()> {
+    let mut report = report::Report::new(args.records, args.bytes);
+    for round in 1..=args.rounds {
+        eprintln!("round {round} of {}", args.rounds);
+        for mode in workload::MODES {
+            let work = workload::prepare(&args.postgres, &args.kafka, mode, args).await?;
+            if mode.measures_limits {
+                report.add("read only", limits::read(&work).await?);
+                report.add("produce only", limits::produce(&work, &args.kafka).await?);
+            }
+            report.add(mode.name, drain::run(&work, mode, args).await?);
+            work.drop_table().await?;
+        }
+    }
+    report.print()
+}

@@ -1,0 +1,36 @@
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+SECS ?= 60
+
+# For recipes that talk to the services: puts their addresses into the recipe's environment.
+with_services = environment=$$(scripts/services up); eval "$$environment";
+
+.PHONY: help test check build fmt services clean-services bench torture
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+test: ## all that must pass: starts the services, then fmt, clippy, build and every test
+	@scripts/test
+
+check: ## formatting and lints only
+	@scripts/test install fmt clippy
+
+build: ## the workspace's programs
+	@scripts/test install build
+
+fmt: ## format the code
+	cargo fmt --all
+
+services: ## install and start Postgres, Redis, Kafka and Pub/Sub; prints their addresses
+	@scripts/services up
+
+clean-services: ## stop the services
+	@scripts/services down
+
+bench: ## how fast a backlog drains
+	@$(with_services) cargo run --release -p postrider-bench -- drain
+
+torture: ## relays killed at random for SECS seconds (make torture SECS=600)
+	@$(with_services) POSTRIDER_TORTURE_SECS=$(SECS) cargo test -p postrider-cli torture -- --nocapture

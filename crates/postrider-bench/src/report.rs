@@ -1,0 +1,95 @@
+//! The figures of a run: every round in JSON on stdout, medians and ratios as a table on stderr.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+/// One measurement. What was not measured is absent.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Figures {
+    pub(crate) per_sec: f64,
+    /// Rate of the last tenth over that of the second: the first warms up.
+    pub(crate) steadiness: Option<f64>,
+    pub(crate) relay_cpu_secs: Option<f64>,
+    pub(crate) postgres_cpu_secs: Option<f64>,
+    pub(crate) peak_mb: Option<f64>,
+}
+
+pub(crate) struct Report {
+    records: u32,
+    bytes: u32,
+    rounds: BTreeMap<&'static str, Vec<Figures>>,
+}
+
+impl Report {
+    pub(crate) fn new(records: u32, bytes: u32) -> Self {
+        Self { records, bytes, rounds: BTreeMap::new() }
+    }
+
+    pub(crate) fn add(&mut self, name: &'static str, figures: Figures) {
+        eprintln!("  {name:<16} {:>9.0}/s", figures.per_sec);
+        self.rounds.entry(name).or_default().push(figures);
+    }
+
+    pub(crate) fn print(&self) -> anyhow::Result<()> {
+        let produce = self.median("produce only", |f| Some(f.per_sec)).unwrap_or(f64::NAN);
+        eprintln!("\n{} records of {} bytes, medians", self.records, self.bytes);
+        eprintln!("| | records/s | of produce only | last/second tenth | relay CPU s | Postgres CPU s | peak MB |");
+        eprintln!("|---|---|---|---|---|---|---|");
+        for name in self.rounds.keys() {
+            let rate = self.median(name, |f| Some(f.per_sec)).unwrap_or(f64::NAN);
+            let cell = |figure: fn(&Figures) -> Option<f64>, digits: usize| {
+                self.median(name, figure).map_or("–".into(), |value| format!("{value:.digits$}"))
+            };
+            eprintln!(
+                "| {name} | {rate:.0} | {:.1} % | {} | {} | {} | {} |",
+                100.0 * rate / produce,
+                cell(|f| f.steadiness, 2),
+                cell(|f| f.relay_cpu_secs, 2),
+                cell(|f| f.postgres_cpu_secs, 2),
+                cell(|f| f.peak_mb, 0),
+            );
+        }
+        for mode in ["hold", "lease"] {
+            let rate = |name: &str| self.median(name, |f| Some(f.per_sec));
+            if let (Some(large), Some(small)) = (rate(mode), rate(small_of(mode))) {
+                eprintln!("{mode}: {:.1} × the same relay with batches of 50, one claim at a time", large / small);
+            }
+        }
+        println!("{}", serde_json::to_string_pretty(&self.json())?);
+        Ok(())
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let rounds: BTreeMap<_, Vec<_>> = self
+            .rounds
+            .iter()
+            .map(|(name, rounds)| {
+                let rows = rounds.iter().map(|f| {
+                    json!({
+                        "records_per_sec": f.per_sec, "steadiness": f.steadiness,
+                        "relay_cpu_secs": f.relay_cpu_secs, "postgres_cpu_secs": f.postgres_cpu_secs,
+                        "peak_mb": f.peak_mb,
+                    })
+                });
+                (name, rows.collect())
+            })
+            .collect();
+        json!({
+            "bench": "drain", "records": self.records, "payload_bytes": self.bytes,
+            "version": env!("CARGO_PKG_VERSION"),
+            "cores": std::thread::available_parallelism().map_or(0, usize::from),
+            "rounds": rounds,
+        })
+    }
+
+    fn median(&self, name: &str, figure: fn(&Figures) -> Option<f64>) -> Option<f64> {
+        let mut values: Vec<f64> = self.rounds.get(name)?.iter().filter_map(figure).collect();
+        values.sort_by(f64::total_cmp);
+        values.get(values.len() / 2).copied()
+    }
+}
+
+pub(crate) fn small_of(mode: &str) -> &'static str {
+    if mode == "hold" { "hold, small" } else { "lease, small" }
+}

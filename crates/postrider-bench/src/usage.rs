@@ -1,0 +1,47 @@
+//! CPU time and memory of processes, from /proc.
+
+use std::fs;
+
+/// Kernel ticks per second, which Linux fixes for user space.
+const TICKS: f64 = 100.0;
+
+/// CPU seconds that this process has used.
+pub(crate) fn own_cpu_secs() -> f64 {
+    stat("self").map_or(0.0, |process| process.own)
+}
+
+/// CPU seconds of all Postgres server processes, those that ended included.
+pub(crate) fn postgres_cpu_secs() -> f64 {
+    let Ok(entries) = fs::read_dir("/proc") else { return 0.0 };
+    entries
+        .flatten()
+        .filter_map(|entry| stat(entry.file_name().to_str()?))
+        .filter(|process| process.name == "postgres")
+        .map(|process| process.own + process.reaped)
+        .sum()
+}
+
+/// The most memory this process has held, in MB.
+pub(crate) fn own_peak_mb() -> f64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or_default();
+    line.split_whitespace().nth(1).and_then(|kb| kb.parse::<f64>().ok()).unwrap_or(0.0) / 1024.0
+}
+
+struct Process {
+    name: String,
+    own: f64,
+    reaped: f64,
+}
+
+fn stat(pid: &str) -> Option<Process> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (head, tail) = text.rsplit_once(')')?;
+    let fields: Vec<&str> = tail.split_whitespace().collect();
+    let ticks = |at: usize| fields.get(at).and_then(|n| n.parse::<f64>().ok()).unwrap_or(0.0) / TICKS;
+    Some(Process {
+        name: head.split_once('(')?.1.to_owned(),
+        own: ticks(11) + ticks(12),
+        reaped: ticks(13) + ticks(14),
+    })
+}

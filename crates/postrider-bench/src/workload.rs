@@ -1,0 +1,123 @@
+//! The backlog: a fresh table of a preset, filled with records of many keys, and a fresh topic.
+
+use anyhow::Context as _;
+use postrider::core::layout::TableName;
+use postrider::core::{Layout, Ordering};
+use postrider::stores::postgres::{self, InitOptions, PgPool};
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::config::ClientConfig;
+
+use crate::DrainArgs;
+
+/// A way to drain: which layout, how much per claim, how many claims at a time.
+#[derive(Clone, Copy)]
+pub(crate) struct Mode {
+    pub(crate) name: &'static str,
+    pub(crate) layout: &'static str,
+    pub(crate) batch: u32,
+    pub(crate) claims: u32,
+    /// Small batches are slow; a part of the backlog is enough for their rate.
+    pub(crate) part: u32,
+    pub(crate) measures_limits: bool,
+}
+
+pub(crate) const MODES: [Mode; 4] = [
+    Mode { name: "hold", layout: "packfinderz", batch: 2000, claims: 3, part: 1, measures_limits: true },
+    Mode { name: "hold, small", layout: "packfinderz", batch: 50, claims: 1, part: 10, measures_limits: false },
+    Mode { name: "lease", layout: "talkie", batch: 2000, claims: 3, part: 1, measures_limits: false },
+    Mode { name: "lease, small", layout: "talkie", batch: 50, claims: 1, part: 10, measures_limits: false },
+];
+
+const KEYS: u32 = 10_000;
+const PARTITIONS: i32 = 4;
+
+/// A prepared backlog.
+pub(crate) struct Work {
+    pub(crate) pool: PgPool,
+    pub(crate) layout: Layout,
+    pub(crate) topic: String,
+    pub(crate) records: u32,
+}
+
+impl Work {
+    pub(crate) async fn drop_table(&self) -> anyhow::Result<()> {
+        execute(&self.pool, &format!("DROP SCHEMA {} CASCADE", schema(&self.topic))).await
+    }
+}
+
+/// The preset's layout as the bench uses it: ordered, payload as stored, one topic.
+pub(crate) fn layout(preset: &str, topic: &str) -> anyhow::Result<Layout> {
+    let mut layout = Layout::preset(preset)?;
+    layout.ordering = Ordering::Key;
+    layout.envelope = postrider::core::envelope::EnvelopeKind::None;
+    layout.topic = topic.to_owned().try_into().map_err(anyhow::Error::msg)?;
+    let table = format!("{}.{}", schema(topic), layout.table.name);
+    layout.table = TableName::try_from(table).map_err(anyhow::Error::msg)?;
+    Ok(layout)
+}
+
+pub(crate) async fn prepare(
+    postgres: &str,
+    kafka: &str,
+    mode: Mode,
+    args: &DrainArgs,
+) -> anyhow::Result<Work> {
+    let topic = format!("bench_{}_{}", mode.layout, fastrand_suffix());
+    let pool = postgres::connect(postgres, 4)?;
+    let layout = layout(mode.layout, &topic)?;
+    let records = args.records / mode.part;
+    execute(&pool, &format!("CREATE SCHEMA {}", schema(&topic))).await?;
+    postgres::init(&pool, &layout, &InitOptions { claim_index: true, notify: false }).await?;
+    execute(&pool, &fill(&layout, records, args.bytes)).await?;
+    execute(&pool, &format!("VACUUM ANALYZE {}", layout.table.quoted())).await?;
+    execute(&pool, "CHECKPOINT").await?;
+    create_topic(kafka, &topic).await?;
+    Ok(Work { pool, layout, topic, records })
+}
+
+fn fill(layout: &Layout, records: u32, bytes: u32) -> String {
+    // 16 random hexadecimal digits a time, so that compression finds little.
+    let filler = "substr(repeat(md5(n::text) || md5((n + 1)::text), 40), 1, {})"
+        .replace("{}", &bytes.saturating_sub(60).to_string());
+    let payload = format!("jsonb_build_object('n', n, 'note', {filler})");
+    let key = format!("md5((n % {KEYS})::text)::uuid");
+    let table = layout.table.quoted();
+    let id = "md5('id' || n)::uuid";
+    let rows = format!("FROM generate_series(1, {records}) n");
+    if layout.name == "talkie" {
+        format!(
+            "INSERT INTO {table} (id, topic, key, payload_json, created_at) \
+             SELECT {id}, 'bench', {key}::text, {payload}, clock_timestamp() {rows}"
+        )
+    } else {
+        format!(
+            "INSERT INTO {table} (id, event_type, aggregate_type, aggregate_id, payload_json, created_at) \
+             SELECT {id}, 'order_created', 'vendor_order', {key}, {payload}, clock_timestamp() {rows}"
+        )
+    }
+}
+
+async fn create_topic(kafka: &str, topic: &str) -> anyhow::Result<()> {
+    let admin: AdminClient<DefaultClientContext> =
+        ClientConfig::new().set("bootstrap.servers", kafka).create()?;
+    let topic = NewTopic::new(topic, PARTITIONS, TopicReplication::Fixed(1));
+    for result in admin.create_topics([&topic], &AdminOptions::new()).await? {
+        result.map_err(|(topic, code)| anyhow::anyhow!("topic {topic}: {code}"))?;
+    }
+    Ok(())
+}
+
+pub(crate) async fn execute(pool: &PgPool, sql: &str) -> anyhow::Result<()> {
+    sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(pool).await.with_context(|| sql.to_owned())?;
+    Ok(())
+}
+
+/// A schema per topic, so that runs beside each other do not meet.
+fn schema(topic: &str) -> String {
+    topic.to_owned()
+}
+
+fn fastrand_suffix() -> String {
+    format!("{:x}{:x}", std::process::id(), postrider::core::Timestamp::now().as_micros())
+}
