@@ -3,6 +3,7 @@
 
 pub mod conformance;
 pub mod database;
+pub mod history;
 pub mod kafka;
 pub mod pubsub;
 pub mod services;
