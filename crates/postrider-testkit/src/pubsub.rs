@@ -1,1 +1,290 @@
-//! (being written)
+//! The Pub/Sub server as tests see it: fresh topics, and everything that was published to one. It speaks
+//! plain gRPC: the official client streams, which the test server does at 70 messages a second.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use prost::Message;
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::transport::{Channel, Endpoint};
+use tonic_prost::ProstCodec;
+
+use crate::eventually_within;
+use crate::services::services;
+
+const PROJECT: &str = "postrider-tests";
+const PULL_MAX: i32 = 1000;
+
+/// A handle on a server; each call makes its own connection.
+#[derive(Debug, Clone)]
+pub struct PubSub {
+    address: String,
+}
+
+/// A topic and the subscription through which a test looks at it.
+#[derive(Debug)]
+pub struct PubSubTopic {
+    server: PubSub,
+    id: String,
+    /// By the number that the server gave them, which is the order in which it took them.
+    seen: Mutex<BTreeMap<u64, PubSubMessage>>,
+}
+
+/// What the server holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PubSubMessage {
+    pub data: Vec<u8>,
+    pub attributes: BTreeMap<String, String>,
+    pub ordering_key: String,
+}
+
+impl PubSub {
+    /// The server that all tests share.
+    pub fn shared() -> Self {
+        Self::at(&services().pubsub)
+    }
+
+    /// `host:port`
+    pub fn at(address: impl Into<String>) -> Self {
+        Self {
+            address: address.into(),
+        }
+    }
+
+    /// For a publisher's or subscriber's configuration.
+    pub fn endpoint(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    pub fn project(&self) -> &'static str {
+        PROJECT
+    }
+
+    /// Creates a topic with an id of its own.
+    pub async fn fresh_topic(&self) -> PubSubTopic {
+        let id = format!("test-{}", uuid::Uuid::now_v7().simple());
+        let topic = PubSubTopic {
+            server: self.clone(),
+            id,
+            seen: Mutex::default(),
+        };
+        topic.create().await;
+        topic
+    }
+
+    /// Creates one more subscription to a topic, by its id, and gives the subscription's full name.
+    pub async fn subscribe(&self, topic: &str, ordering: bool) -> String {
+        let name = format!(
+            "projects/{PROJECT}/subscriptions/{}",
+            uuid::Uuid::now_v7().simple()
+        );
+        self.create_subscription(&name, topic, ordering).await;
+        name
+    }
+
+    async fn create_subscription(&self, name: &str, topic: &str, ordering: bool) {
+        let subscription = wire::Subscription {
+            name: name.to_owned(),
+            topic: format!("projects/{PROJECT}/topics/{topic}"),
+            ack_deadline_seconds: 10,
+            enable_message_ordering: ordering,
+        };
+        let _: wire::Empty = self
+            .call("Subscriber/CreateSubscription", subscription)
+            .await;
+    }
+
+    /// All messages that the subscription has now, each with its number.
+    async fn drain(&self, subscription: &str) -> Vec<(u64, PubSubMessage)> {
+        let mut drained = Vec::new();
+        loop {
+            let request = wire::PullRequest {
+                subscription: subscription.to_owned(),
+                return_immediately: true,
+                max_messages: PULL_MAX,
+            };
+            let response: wire::PullResponse = self.call("Subscriber/Pull", request).await;
+            if response.received_messages.is_empty() {
+                return drained;
+            }
+            let (ack_ids, messages): (Vec<_>, Vec<_>) = response
+                .received_messages
+                .into_iter()
+                .map(|m| (m.ack_id, m.message))
+                .unzip();
+            let subscription = subscription.to_owned();
+            let acknowledge = wire::AcknowledgeRequest {
+                subscription,
+                ack_ids,
+            };
+            let _: wire::Empty = self.call("Subscriber/Acknowledge", acknowledge).await;
+            drained.extend(
+                messages
+                    .into_iter()
+                    .flatten()
+                    .map(wire::PubsubMessage::into_seen),
+            );
+        }
+    }
+
+    async fn call<Q, A>(&self, method: &str, request: Q) -> A
+    where
+        Q: Message + Default + 'static,
+        A: Message + Default + 'static,
+    {
+        let endpoint = Endpoint::from_shared(self.endpoint()).expect("an address");
+        let channel: Channel = endpoint
+            .connect()
+            .await
+            .expect("the Pub/Sub server answers");
+        let mut grpc = Grpc::new(channel).max_decoding_message_size(usize::MAX);
+        grpc.ready().await.expect("a connection");
+        let path = PathAndQuery::try_from(format!("/google.pubsub.v1.{method}")).expect("a path");
+        let codec: ProstCodec<Q, A> = ProstCodec::default();
+        let response = grpc.unary(tonic::Request::new(request), path, codec).await;
+        response
+            .unwrap_or_else(|status| panic!("{method}: {status}"))
+            .into_inner()
+    }
+}
+
+impl PubSubTopic {
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Creates the topic and the subscription again after its server lost everything.
+    pub async fn create(&self) {
+        let topic = wire::Topic {
+            name: format!("projects/{PROJECT}/topics/{}", self.id),
+        };
+        let _: wire::Topic = self.server.call("Publisher/CreateTopic", topic).await;
+        self.server
+            .create_subscription(&self.subscription(), &self.id, false)
+            .await;
+        self.seen().clear();
+    }
+
+    /// Everything that was published since the topic was created, in the order in which the server
+    /// took it. Without ordering on the subscription, so that nothing but the server's order counts.
+    pub async fn messages(&self) -> Vec<PubSubMessage> {
+        let drained = self.server.drain(&self.subscription()).await;
+        let mut seen = self.seen();
+        seen.extend(drained);
+        seen.values().cloned().collect()
+    }
+
+    /// Waits until there are at least `count` messages.
+    pub async fn wait_for(&self, count: usize, patience: Duration) -> Vec<PubSubMessage> {
+        eventually_within(
+            patience,
+            &format!("{count} messages in {}", self.id),
+            async || {
+                let messages = self.messages().await;
+                if messages.len() >= count {
+                    Ok(messages)
+                } else {
+                    Err(messages.len())
+                }
+            },
+        )
+        .await
+    }
+
+    fn subscription(&self) -> String {
+        format!("projects/{PROJECT}/subscriptions/{}", self.id)
+    }
+
+    fn seen(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, PubSubMessage>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The few messages of `google/pubsub/v1/pubsub.proto` that tests need, with the fields that they use.
+mod wire {
+    use super::{HashMap, PubSubMessage};
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct Empty {}
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct Topic {
+        #[prost(string, tag = "1")]
+        pub(super) name: String,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct Subscription {
+        #[prost(string, tag = "1")]
+        pub(super) name: String,
+        #[prost(string, tag = "2")]
+        pub(super) topic: String,
+        #[prost(int32, tag = "5")]
+        pub(super) ack_deadline_seconds: i32,
+        #[prost(bool, tag = "10")]
+        pub(super) enable_message_ordering: bool,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct PullRequest {
+        #[prost(string, tag = "1")]
+        pub(super) subscription: String,
+        #[prost(bool, tag = "2")]
+        pub(super) return_immediately: bool,
+        #[prost(int32, tag = "3")]
+        pub(super) max_messages: i32,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct PullResponse {
+        #[prost(message, repeated, tag = "1")]
+        pub(super) received_messages: Vec<ReceivedMessage>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct ReceivedMessage {
+        #[prost(string, tag = "1")]
+        pub(super) ack_id: String,
+        #[prost(message, optional, tag = "2")]
+        pub(super) message: Option<PubsubMessage>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct PubsubMessage {
+        #[prost(bytes = "vec", tag = "1")]
+        pub(super) data: Vec<u8>,
+        #[prost(map = "string, string", tag = "2")]
+        pub(super) attributes: HashMap<String, String>,
+        #[prost(string, tag = "3")]
+        pub(super) message_id: String,
+        #[prost(string, tag = "5")]
+        pub(super) ordering_key: String,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct AcknowledgeRequest {
+        #[prost(string, tag = "1")]
+        pub(super) subscription: String,
+        #[prost(string, repeated, tag = "2")]
+        pub(super) ack_ids: Vec<String>,
+    }
+
+    impl PubsubMessage {
+        /// The test server counts: its ids are m0, m1 and so on.
+        pub(super) fn into_seen(self) -> (u64, PubSubMessage) {
+            let number = self
+                .message_id
+                .trim_start_matches('m')
+                .parse()
+                .expect("a number");
+            let message = PubSubMessage {
+                data: self.data,
+                attributes: self.attributes.into_iter().collect(),
+                ordering_key: self.ordering_key,
+            };
+            (number, message)
+        }
+    }
+}

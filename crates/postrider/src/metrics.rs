@@ -280,3 +280,24 @@ impl Drop for LanesHeld {
         self.gauge.dec_by(i64::from(self.lanes));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_metric_is_documented() {
+        let metrics = Metrics::new();
+        let _figures = metrics.of("orders");
+        let text = metrics.encode();
+        let documented = include_str!("../../../docs/metrics.md");
+        let names: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
+            .collect();
+        assert_eq!(names.len(), 14, "{names:?}");
+        for name in names {
+            assert!(documented.contains(&format!("`{name}")), "docs/metrics.md lacks {name}");
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! From librdkafka's error codes to what Postrider does about them.
+
+use postrider_core::{Message, PublishError, text};
+use rdkafka::types::RDKafkaErrorCode;
+
+use super::session::Closed;
+
+/// What is to be done about a message that was not acknowledged.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    /// That was it, for this call.
+    Final(PublishError),
+    /// The broker found its batch too large, which may be another message's fault.
+    Oversized,
+    /// Not its fault: it is sent again in this call while there is time.
+    Again,
+}
+
+/// Who refused.
+pub(super) enum Refusal<'a> {
+    /// librdkafka, before it took the message, whose size is limited to this.
+    Local { message_bytes_max: usize },
+    /// The broker, or librdkafka later. If the session was closed since, then for this reason.
+    Delivery { closed: Option<&'a Closed> },
+}
+
+/// The one place that knows the codes. An outage must not cost attempts, a message's own fault must
+/// not cost the others anything.
+pub(super) fn verdict(code: RDKafkaErrorCode, message: &Message, by: Refusal<'_>) -> Verdict {
+    use RDKafkaErrorCode as Code;
+    let topic = &message.topic;
+    match (code, by) {
+        (Code::MessageSizeTooLarge, Refusal::Local { message_bytes_max }) => {
+            too_large(message, Some(message_bytes_max))
+        }
+        (Code::MessageSizeTooLarge | Code::MessageBatchTooLarge, Refusal::Delivery { .. }) => {
+            Verdict::Oversized
+        }
+        (
+            Code::UnknownTopic
+            | Code::UnknownTopicOrPartition
+            | Code::UnknownPartition
+            | Code::UnknownTopicId,
+            _,
+        ) => Verdict::Final(PublishError::UnknownTopic {
+            topic: topic.clone(),
+        }),
+        (Code::InvalidTopic, _) => refused(format!("{topic} is no valid topic name")),
+        (Code::InvalidRecord, _) => refused(format!(
+            "topic {topic} does not take this record (a compacted topic takes none without a key)"
+        )),
+        (Code::InvalidDifferentRecord, _) => Verdict::Again,
+        // Access, policies and clocks are put right by people, without a new message.
+        (Code::TopicAuthorizationFailed, _) => failed(format!(
+            "not authorized to write to topic {topic}: grant the operation Write on it"
+        )),
+        (Code::PolicyViolation | Code::InvalidTimestamp | Code::UnsupportedForMessageFormat, _) => {
+            failed(format!("topic {topic}: {code}"))
+        }
+        (
+            Code::PurgeQueue
+            | Code::PurgeInflight
+            | Code::Fatal
+            | Code::GaplessGuarantee
+            | Code::OutOfOrderSequenceNumber
+            | Code::Retry,
+            Refusal::Delivery {
+                closed: Some(closed),
+            },
+        ) => after_closing(closed),
+        (code, _) if is_outage(code) => unavailable(advice(code)),
+        (code, _) => failed(format!("topic {topic}: {code}")),
+    }
+}
+
+/// What becomes of a message that was in a session, or was to be, when it was closed.
+pub(super) fn after_closing(closed: &Closed) -> Verdict {
+    match closed {
+        Closed::Poisoned => Verdict::Again,
+        Closed::Outage { reason } => unavailable(reason.clone()),
+    }
+}
+
+pub(super) fn too_large(message: &Message, limit: Option<usize>) -> Verdict {
+    Verdict::Final(PublishError::TooLarge {
+        size: message.size(),
+        limit,
+    })
+}
+
+fn is_outage(code: RDKafkaErrorCode) -> bool {
+    use RDKafkaErrorCode as Code;
+    matches!(
+        code,
+        Code::AllBrokersDown
+            | Code::Authentication
+            | Code::BrokerDestroy
+            | Code::BrokerNotAvailable
+            | Code::BrokerTransportFailure
+            | Code::ClusterAuthorizationFailed
+            | Code::CriticalSystemResource
+            | Code::Fatal
+            | Code::Fenced
+            | Code::GaplessGuarantee
+            | Code::Inconsistent
+            | Code::InvalidProducerEpoch
+            | Code::InvalidProducerIdMapping
+            | Code::KafkaStorageError
+            | Code::LeaderNotAvailable
+            | Code::MessageTimedOut
+            | Code::NetworkException
+            | Code::NotEnoughReplicas
+            | Code::NotEnoughReplicasAfterAppend
+            | Code::NotLeaderForPartition
+            | Code::OperationTimedOut
+            | Code::OutOfOrderSequenceNumber
+            | Code::PurgeInflight
+            | Code::PurgeQueue
+            | Code::QueueFull
+            | Code::ReplicaNotAvailable
+            | Code::RequestTimedOut
+            | Code::Resolve
+            | Code::Retry
+            | Code::SaslAuthenticationFailed
+            | Code::SSL
+            | Code::ThrottlingQuotaExceeded
+            | Code::TimedOutQueue
+            | Code::UnknownProducerId
+            | Code::UnsupportedCompressionType
+            | Code::UnsupportedSASLMechanism
+            | Code::UnsupportedVersion
+    )
+}
+
+fn advice(code: RDKafkaErrorCode) -> String {
+    match code {
+        RDKafkaErrorCode::ClusterAuthorizationFailed => {
+            format!("{code}: grant the operation IdempotentWrite on the cluster")
+        }
+        RDKafkaErrorCode::UnsupportedCompressionType => {
+            format!("{code}: set another compression in the broker's configuration")
+        }
+        code => code.to_string(),
+    }
+}
+
+fn unavailable(reason: String) -> Verdict {
+    let reason = text::bounded(&reason, text::ERROR_BYTES_MAX);
+    Verdict::Final(PublishError::Unavailable {
+        reason,
+        source: None,
+    })
+}
+
+fn refused(reason: String) -> Verdict {
+    let reason = text::bounded(&reason, text::ERROR_BYTES_MAX);
+    Verdict::Final(PublishError::Refused { reason })
+}
+
+fn failed(reason: String) -> Verdict {
+    let reason = text::bounded(&reason, text::ERROR_BYTES_MAX);
+    Verdict::Final(PublishError::Failed { reason })
+}

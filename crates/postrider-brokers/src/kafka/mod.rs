@@ -1,0 +1,12 @@
+//! Apache Kafka and what speaks its protocol, over librdkafka. The producer is idempotent, waits for all
+//! in-sync replicas and never lets a message overtake one of its partition that failed.
+
+mod call;
+mod config;
+mod error;
+mod oversize;
+mod publisher;
+mod session;
+
+pub use config::{Compression, ConfigError, KafkaConfig};
+pub use publisher::KafkaPublisher;

@@ -1,0 +1,402 @@
+//! Rounds of handing over and waiting. One round is enough unless a message is refused by the broker: that
+//! ends the session for all of its messages, and those that did nothing wrong go again.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use postrider_core::{Message, PublishError, Publisher, Topic, text};
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout_at};
+
+use super::call::Call;
+use super::config::{ConfigError, KafkaConfig};
+use super::error::{Refusal, Verdict, after_closing, verdict};
+use super::oversize;
+use super::session::{Closed, Handover, Session, Ticket};
+use crate::held::HeldKeys;
+
+/// Longer than anybody means, and short enough to be added to any time.
+const DEADLINE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// Enough to halve the batch size down to one byte.
+const ROUNDS_MAX: usize = 24;
+/// How often to look whether a full queue has room again.
+const QUEUE_CHECK: Duration = Duration::from_millis(2);
+/// How long reports may take to come in that are certain to come.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a cluster may take to answer a new connection. TLS and SASL take their time.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const PING_TIMEOUT: Duration = Duration::from_secs(2);
+/// Calls that waited while another one found nobody there need not find out again.
+const UNREACHED_FOR: Duration = Duration::from_millis(250);
+
+/// Publishes to Kafka. The connection is made by the first call and made again after every trouble.
+pub struct KafkaPublisher {
+    config: KafkaConfig,
+    /// At most the configured size; lowered when a topic turns out to take less.
+    batch_bytes: AtomicU32,
+    current: Mutex<Current>,
+    /// A topic that exists, to ask the cluster about without asking for all of them.
+    known_topic: OnceLock<Topic>,
+}
+
+struct Current {
+    session: Arc<Session>,
+    unreached: Option<(Instant, String)>,
+}
+
+impl KafkaPublisher {
+    /// Checks the configuration. Whether the cluster can be reached shows in [`Publisher::ping`].
+    pub fn new(config: KafkaConfig) -> Result<Self, ConfigError> {
+        config.validate()?;
+        let session = Arc::new(Session::open(&config, config.batch_bytes)?);
+        Ok(Self {
+            batch_bytes: AtomicU32::new(config.batch_bytes),
+            config,
+            current: Mutex::new(Current {
+                session,
+                unreached: None,
+            }),
+            known_topic: OnceLock::new(),
+        })
+    }
+
+    /// An open session whose cluster has answered. Nothing is sent into the void: what is not sent need
+    /// not be taken back.
+    async fn session(&self, topic: &Topic, deadline: Instant) -> Result<Arc<Session>, String> {
+        let in_time = |_| "no time left to connect".to_owned();
+        let mut current = timeout_at(deadline, self.current.lock())
+            .await
+            .map_err(in_time)?;
+        if !current.session.is_open() {
+            current.session.close(current.session.fatal_reason());
+            timeout_at(deadline, current.session.ended())
+                .await
+                .map_err(in_time)?;
+            current.session = Arc::new(self.open().await?);
+        }
+        if current.session.is_reached() {
+            return Ok(Arc::clone(&current.session));
+        }
+        if let Some((since, reason)) = &current.unreached
+            && since.elapsed() < UNREACHED_FOR
+        {
+            return Err(reason.clone());
+        }
+        let timeout = CONNECT_TIMEOUT.min(deadline.saturating_duration_since(Instant::now()));
+        let probed = probe(&current.session, Some(topic.clone()), timeout).await;
+        current.unreached = probed.clone().err().map(|reason| (Instant::now(), reason));
+        probed?;
+        self.known_topic.get_or_init(|| topic.clone());
+        Ok(Arc::clone(&current.session))
+    }
+
+    async fn open(&self) -> Result<Session, String> {
+        let (config, batch_bytes) = (
+            self.config.clone(),
+            self.batch_bytes.load(Ordering::Relaxed),
+        );
+        blocking(move || Session::open(&config, batch_bytes).map_err(|error| text::chain(&error)))
+            .await
+    }
+
+    async fn round(&self, session: &Arc<Session>, sheet: &mut Sheet<'_>, deadline: Instant) {
+        let ticket = session.begin(sheet.batch.len());
+        let unfinished = Unfinished {
+            session,
+            call: &ticket.call,
+        };
+        let handed_over = self.hand_over(session, &ticket, sheet, deadline).await;
+        if handed_over.is_continue() {
+            // Whether it ended, failed or ran out of time is seen below.
+            timeout_at(deadline, settled_or_fatal(session, &ticket.call))
+                .await
+                .unwrap_or(());
+        }
+        if Instant::now() >= deadline && !ticket.call.is_settled() {
+            let reason = session.explain("no acknowledgement before the deadline");
+            session.close(Closed::Outage { reason });
+        } else if !session.is_open() {
+            // What is on the wire may still be acknowledged; waiting for it saves duplicates.
+            let patience = deadline.min(Instant::now() + SETTLE_TIMEOUT);
+            timeout_at(patience, settled(&ticket.call))
+                .await
+                .unwrap_or(());
+            session.close(session.fatal_reason());
+        }
+        let patience = Instant::now() + SETTLE_TIMEOUT;
+        timeout_at(patience, settled(&ticket.call))
+            .await
+            .unwrap_or(());
+        drop(unfinished);
+        self.judge(session, &ticket, sheet).await;
+    }
+
+    /// Hands over what is still open, in order. Breaks off when the session is closed or time is up.
+    async fn hand_over(
+        &self,
+        session: &Session,
+        ticket: &Ticket<'_>,
+        sheet: &mut Sheet<'_>,
+        deadline: Instant,
+    ) -> std::ops::ControlFlow<()> {
+        let mut failures = 0;
+        for index in sheet.open() {
+            if ticket.call.failures() > failures {
+                failures = sheet.hold_failed(ticket);
+            }
+            if sheet.hold_back(index) {
+                continue;
+            }
+            loop {
+                match session.hand_over(ticket, index, &sheet.batch[index]) {
+                    Handover::Taken => break,
+                    Handover::QueueFull if Instant::now() < deadline => {
+                        tokio::time::sleep(QUEUE_CHECK).await;
+                    }
+                    Handover::Refused(code) => {
+                        let limit = self.config.message_bytes_max as usize;
+                        let by = Refusal::Local {
+                            message_bytes_max: limit,
+                        };
+                        sheet.settle(index, verdict(code, &sheet.batch[index], by));
+                        break;
+                    }
+                    Handover::QueueFull | Handover::SessionClosed => {
+                        return std::ops::ControlFlow::Break(());
+                    }
+                }
+            }
+        }
+        std::ops::ControlFlow::Continue(())
+    }
+
+    /// Turns the reports of a round into outcomes, and finds out what was too large.
+    async fn judge(&self, session: &Session, ticket: &Ticket<'_>, sheet: &mut Sheet<'_>) {
+        let closed = session.closed_because();
+        let reports = ticket.call.reports();
+        let mut oversized = Vec::new();
+        for index in sheet.open() {
+            let message = &sheet.batch[index];
+            let verdict = match reports[index] {
+                Some(Ok(())) => {
+                    sheet.outcomes[index] = Some(Ok(()));
+                    continue;
+                }
+                Some(Err(code)) => verdict(code, message, Refusal::Delivery { closed }),
+                None => closed.map_or(Verdict::Again, after_closing),
+            };
+            match verdict {
+                Verdict::Oversized => oversized.push((index, message)),
+                verdict => sheet.settle(index, verdict),
+            }
+        }
+        if oversized.is_empty() {
+            return;
+        }
+        let ruling = oversize::rule(&self.config, &oversized, session.batch_bytes).await;
+        self.batch_bytes
+            .fetch_min(ruling.batch_bytes, Ordering::Relaxed);
+        for (index, verdict) in ruling.verdicts {
+            sheet.settle(index, verdict);
+        }
+    }
+}
+
+#[async_trait]
+impl Publisher for KafkaPublisher {
+    async fn publish(
+        &self,
+        batch: &[Message],
+        deadline: Duration,
+    ) -> Vec<Result<(), PublishError>> {
+        let deadline = Instant::now() + deadline.min(DEADLINE_MAX);
+        let mut sheet = Sheet::new(batch, self.config.message_bytes_max as usize);
+        for _ in 0..ROUNDS_MAX {
+            let Some(first) = sheet.open().next() else {
+                break;
+            };
+            match self.session(&batch[first].topic, deadline).await {
+                Ok(session) => self.round(&session, &mut sheet, deadline).await,
+                Err(reason) => {
+                    sheet.give_up(&reason);
+                    break;
+                }
+            }
+        }
+        sheet.into_outcomes()
+    }
+
+    async fn ping(&self) -> Result<(), PublishError> {
+        let session = Arc::clone(&self.current.lock().await.session);
+        let topic = self.known_topic.get().cloned();
+        let probed = if session.is_open() {
+            probe(&session, topic, PING_TIMEOUT).await
+        } else {
+            Err(session.explain("the connection is being made again"))
+        };
+        probed.map_err(unavailable)
+    }
+}
+
+impl Drop for KafkaPublisher {
+    fn drop(&mut self) {
+        self.current.get_mut().session.close(Closed::Poisoned);
+    }
+}
+
+/// Closes the session of a call whose future was dropped: its messages must not be sent later.
+struct Unfinished<'a> {
+    session: &'a Arc<Session>,
+    call: &'a Call,
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if !self.call.is_settled() {
+            self.session.close(Closed::Poisoned);
+        }
+    }
+}
+
+/// A batch and what has become of its messages so far.
+struct Sheet<'a> {
+    batch: &'a [Message],
+    outcomes: Vec<Option<Result<(), PublishError>>>,
+    held: HeldKeys<'a>,
+}
+
+impl<'a> Sheet<'a> {
+    /// Refuses what can be known to be refused, so that it costs the others no round.
+    fn new(batch: &'a [Message], message_bytes_max: usize) -> Self {
+        let mut sheet = Self {
+            batch,
+            outcomes: batch.iter().map(|_| None).collect(),
+            held: HeldKeys::default(),
+        };
+        for (index, message) in batch.iter().enumerate() {
+            let size = message.size();
+            if sheet.hold_back(index) {
+                continue;
+            }
+            if let Err(error) = check_topic(&message.topic) {
+                sheet.settle(index, Verdict::Final(error));
+            } else if size > message_bytes_max {
+                let error = PublishError::TooLarge {
+                    size,
+                    limit: Some(message_bytes_max),
+                };
+                sheet.settle(index, Verdict::Final(error));
+            }
+        }
+        sheet
+    }
+
+    /// The messages without an outcome, in order.
+    fn open(&self) -> impl Iterator<Item = usize> + use<> {
+        let open: Vec<usize> = (0..self.batch.len())
+            .filter(|i| self.outcomes[*i].is_none())
+            .collect();
+        open.into_iter()
+    }
+
+    /// Settles a message as untried if an earlier one in its order failed.
+    fn hold_back(&mut self, index: usize) -> bool {
+        let held = self.held.holds(index, &self.batch[index]);
+        if held {
+            self.outcomes[index] = Some(Err(PublishError::Untried));
+        }
+        held
+    }
+
+    /// Holds the keys whose failures were reported while the batch is still being handed over.
+    fn hold_failed(&mut self, ticket: &Ticket<'_>) -> usize {
+        let reports = ticket.call.reports();
+        let failed = || {
+            reports
+                .iter()
+                .enumerate()
+                .filter(|(_, r)| matches!(r, Some(Err(_))))
+        };
+        failed().for_each(|(index, _)| self.held.hold(index, &self.batch[index]));
+        failed().count()
+    }
+
+    fn settle(&mut self, index: usize, verdict: Verdict) {
+        if let Verdict::Final(error) = verdict {
+            self.held.hold(index, &self.batch[index]);
+            self.outcomes[index] = Some(Err(error));
+        }
+    }
+
+    fn give_up(&mut self, reason: &str) {
+        for index in self.open() {
+            self.settle(index, Verdict::Final(unavailable(reason.to_owned())));
+        }
+    }
+
+    fn into_outcomes(self) -> Vec<Result<(), PublishError>> {
+        self.outcomes
+            .into_iter()
+            .map(|outcome| outcome.unwrap_or(Err(PublishError::Untried)))
+            .collect()
+    }
+}
+
+/// Kafka's own rule. librdkafka would ask the cluster about any name, and again every second.
+fn check_topic(topic: &Topic) -> Result<(), PublishError> {
+    const LENGTH_MAX: usize = 249;
+    let name = topic.as_str();
+    let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    if (1..=LENGTH_MAX).contains(&name.len())
+        && name.bytes().all(legal)
+        && name != "."
+        && name != ".."
+    {
+        return Ok(());
+    }
+    let reason = format!(
+        "{name:?} is no Kafka topic name: 1 to {LENGTH_MAX} of the characters a-z, A-Z, 0-9, '.', '_' and '-'"
+    );
+    Err(PublishError::Refused {
+        reason: text::bounded(&reason, text::ERROR_BYTES_MAX),
+    })
+}
+
+fn unavailable(reason: String) -> PublishError {
+    let reason = text::bounded(&reason, text::ERROR_BYTES_MAX);
+    PublishError::Unavailable {
+        reason,
+        source: None,
+    }
+}
+
+async fn settled(call: &Call) {
+    while !call.is_settled() {
+        call.changed().await;
+    }
+}
+
+async fn settled_or_fatal(session: &Session, call: &Call) {
+    while !call.is_settled() && session.is_open() {
+        call.changed().await;
+    }
+}
+
+async fn probe(
+    session: &Arc<Session>,
+    topic: Option<Topic>,
+    timeout: Duration,
+) -> Result<(), String> {
+    let session = Arc::clone(session);
+    blocking(move || session.probe(topic.as_ref(), timeout)).await
+}
+
+/// librdkafka's calls block.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Result<T, String> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(error.to_string()))
+}

@@ -1,0 +1,12 @@
+//! Google Cloud Pub/Sub, over Google's own client. Messages with order use their key as ordering key; the
+//! subscription must have ordering enabled, and order holds within one region.
+
+mod check;
+mod config;
+mod error;
+mod publisher;
+mod session;
+mod strand;
+
+pub use config::{ConfigError, PubSubConfig};
+pub use publisher::PubSubPublisher;

@@ -1,0 +1,209 @@
+//! `postrider check`: the effective config, and what is or may become wrong with it.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use postrider::core::{Publisher, text};
+use postrider::stores::postgres::{self, Level};
+use serde::Serialize;
+use serde_json::json;
+
+use super::ConfigArgs;
+use crate::config::{BrokerOptions, Config, Outbox};
+use crate::{output, wiring};
+
+/// How long a database or a broker may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+const TOKEN_BYTES_MIN: usize = 16;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// One thing to look at, with what to do about it.
+#[derive(Serialize)]
+struct Finding {
+    #[serde(serialize_with = "level_name")]
+    level: Level,
+    /// The outbox or broker, by its key in the config.
+    place: String,
+    subject: String,
+    message: String,
+    remedy: Option<String>,
+}
+
+pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let config = args.config.load()?;
+    let publishers = wiring::publishers(&config)?;
+    let mut findings = in_config(&config);
+    for outbox in &config.outboxes {
+        findings.extend(in_database(outbox).await);
+    }
+    findings.extend(in_brokers(&publishers).await);
+    let ok = findings.iter().all(|finding| finding.level != Level::Error);
+    if args.json {
+        output::json(&json!({ "ok": ok, "config": config, "findings": findings }))?;
+    } else {
+        output::text(&config.to_toml()?)?;
+        output::text(&report(&findings))?;
+    }
+    Ok(output::verdict(ok))
+}
+
+/// What can be seen without asking anybody.
+fn in_config(config: &Config) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut warn = |place: String, subject: &str, message: &str, remedy: &str| {
+        findings.push(Finding {
+            level: Level::Warning,
+            place,
+            subject: subject.into(),
+            message: message.into(),
+            remedy: Some(remedy.into()),
+        });
+    };
+    let short = |token: &&crate::config::Secret| token.expose().len() < TOKEN_BYTES_MIN;
+    if config.admin.token.as_ref().filter(short).is_some() {
+        let remedy = "make one by `openssl rand -hex 32`";
+        warn(
+            "admin".into(),
+            "token",
+            "the token is so short that it can be guessed",
+            remedy,
+        );
+    }
+    for (name, broker) in &config.brokers {
+        let place = || format!("broker.{name}");
+        if !config.outboxes.iter().any(|outbox| outbox.broker == *name) {
+            warn(
+                place(),
+                "broker",
+                "no outbox uses it",
+                "remove it, or name it in an outbox",
+            );
+        }
+        if matches!(broker.options, BrokerOptions::Memory(_)) {
+            let message = "messages are kept in this process and lost with it";
+            warn(place(), "kind", message, "use it for trials only");
+        }
+    }
+    for outbox in config.outboxes.iter().filter(|outbox| outbox.count_outages) {
+        let message = "an outage of the broker uses up attempts, and a long one makes records dead";
+        let remedy = "leave it false unless you want exactly that";
+        warn(
+            format!("outbox.{}", outbox.name),
+            "count_outages",
+            message,
+            remedy,
+        );
+    }
+    findings
+}
+
+async fn in_database(outbox: &Outbox) -> Vec<Finding> {
+    let place = format!("outbox.{}", outbox.name);
+    let check = async { wiring::store(outbox)?.check().await };
+    match tokio::time::timeout(PATIENCE, check).await {
+        Ok(Ok(found)) => found
+            .into_iter()
+            .map(|finding| Finding::of(&place, finding))
+            .collect(),
+        Ok(Err(error)) => vec![Finding::error(place, "database", text::chain(&error))],
+        Err(_) => vec![Finding::error(
+            place,
+            "database",
+            "does not answer within 10 s".into(),
+        )],
+    }
+}
+
+async fn in_brokers(publishers: &wiring::Publishers) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (name, publisher) in publishers {
+        if let Err(message) = reach(publisher).await {
+            findings.push(Finding::error(format!("broker.{name}"), "broker", message));
+        }
+    }
+    findings
+}
+
+async fn reach(publisher: &Arc<dyn Publisher>) -> Result<(), String> {
+    match tokio::time::timeout(PATIENCE, publisher.ping()).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(text::chain(&error)),
+        Err(_) => Err("does not answer within 10 s".into()),
+    }
+}
+
+impl Finding {
+    fn of(place: &str, finding: postgres::Finding) -> Self {
+        let postgres::Finding {
+            level,
+            subject,
+            message,
+            remedy,
+            ..
+        } = finding;
+        Self {
+            level,
+            place: place.into(),
+            subject,
+            message,
+            remedy,
+        }
+    }
+
+    fn error(place: String, subject: &str, message: String) -> Self {
+        Self {
+            level: Level::Error,
+            place,
+            subject: subject.into(),
+            message,
+            remedy: None,
+        }
+    }
+}
+
+fn level_name<S: serde::Serializer>(level: &Level, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(word(*level))
+}
+
+fn word(level: Level) -> &'static str {
+    match level {
+        Level::Error => "error",
+        Level::Warning => "warning",
+        Level::Note => "note",
+    }
+}
+
+/// As comments, so that the whole output is TOML.
+fn report(findings: &[Finding]) -> String {
+    if findings.is_empty() {
+        return "\n# nothing to report\n".into();
+    }
+    let line = |finding: &Finding| {
+        let Finding {
+            place,
+            subject,
+            message,
+            remedy,
+            ..
+        } = finding;
+        let remedy = remedy
+            .as_ref()
+            .map(|remedy| format!("#     {remedy}\n"))
+            .unwrap_or_default();
+        format!(
+            "# {}: {place}: {subject}: {message}\n{remedy}",
+            word(finding.level)
+        )
+    };
+    let lines: String = findings.iter().map(line).collect();
+    format!("\n{lines}")
+}

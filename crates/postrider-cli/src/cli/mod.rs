@@ -1,0 +1,97 @@
+//! What can be asked of the binary: one file per verb.
+
+mod check;
+mod cleanup;
+mod dead;
+mod init;
+mod layouts;
+mod relay;
+mod status;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::{CONFIG_FILE, Config, ConfigError, Environment, Outbox};
+use crate::telemetry;
+
+/// Moves events from outbox tables to brokers, at least once and in order per key.
+#[derive(Parser)]
+#[command(name = "postrider", version, propagate_version = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Carry events to the brokers until SIGTERM or SIGINT
+    Relay(relay::Args),
+    /// Create what an outbox needs in its database, or print the statements
+    Init(init::Args),
+    /// Print the effective config and look for trouble in config, databases and brokers
+    Check(check::Args),
+    /// Count what waits and what is dead, from the tables; no relay is needed
+    Status(status::Args),
+    /// Look at dead records, resend or discard them
+    Dead(dead::Args),
+    /// Delete published records that are old enough
+    Cleanup(cleanup::Args),
+    /// List the layouts that come with Postrider, or show one
+    Layouts(layouts::Args),
+}
+
+impl Cli {
+    pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
+        if !matches!(self.verb, Verb::Relay(_)) {
+            telemetry::start_quietly();
+        }
+        match self.verb {
+            Verb::Relay(args) => relay::run(args).await,
+            Verb::Init(args) => init::run(args).await,
+            Verb::Check(args) => check::run(args).await,
+            Verb::Status(args) => status::run(args).await,
+            Verb::Dead(args) => dead::run(args).await,
+            Verb::Cleanup(args) => cleanup::run(args).await,
+            Verb::Layouts(args) => layouts::run(args),
+        }
+    }
+}
+
+#[derive(Args)]
+struct ConfigArgs {
+    /// The config file
+    #[arg(long, short, value_name = "FILE", env = "POSTRIDER_CONFIG", default_value = CONFIG_FILE)]
+    config: PathBuf,
+}
+
+impl ConfigArgs {
+    fn load(&self) -> Result<Config, ConfigError> {
+        Config::load(&self.config, &Environment::of_process())
+    }
+}
+
+/// The outbox of that name, or all of them where none is named.
+fn chosen<'a>(config: &'a Config, name: Option<&str>) -> Result<Vec<&'a Outbox>, UsageError> {
+    let chosen: Vec<&Outbox> = config
+        .outboxes
+        .iter()
+        .filter(|outbox| name.is_none_or(|name| outbox.name == name))
+        .collect();
+    match name {
+        Some(name) if chosen.is_empty() => {
+            let known: Vec<&str> = config.outboxes.iter().map(|outbox| &*outbox.name).collect();
+            let known = known.join(", ");
+            Err(UsageError(format!(
+                "there is no outbox `{name}`; the config has {known}"
+            )))
+        }
+        _ => Ok(chosen),
+    }
+}
+
+/// The arguments cannot be followed. Exit code 2.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct UsageError(String);

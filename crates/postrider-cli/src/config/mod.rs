@@ -1,0 +1,57 @@
+//! What the binary is told to do: one TOML file with the environment over it, checked once, at
+//! start. What is written is in [`raw`]; what comes out here is ready to be used and has no gaps.
+
+mod broker;
+mod defaults;
+mod document;
+mod error;
+mod load;
+mod outbox;
+mod overlay;
+mod raw;
+mod route;
+mod scope;
+mod secret;
+mod show;
+#[cfg(test)]
+mod tests;
+mod timing;
+mod validate;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use serde::Serialize;
+
+pub(crate) use broker::{Broker, BrokerOptions};
+pub(crate) use defaults::CONFIG_FILE;
+pub(crate) use error::ConfigError;
+pub(crate) use outbox::Outbox;
+pub(crate) use raw::LogFormat;
+pub(crate) use secret::{DatabaseUrl, Environment, Reference, Secret, Sources};
+pub(crate) use timing::Cleanup;
+
+/// The whole config, checked.
+#[derive(Debug, Serialize)]
+pub(crate) struct Config {
+    pub(crate) admin: Admin,
+    pub(crate) log: Log,
+    #[serde(rename = "broker")]
+    pub(crate) brokers: BTreeMap<String, Broker>,
+    #[serde(rename = "outbox")]
+    pub(crate) outboxes: Vec<Outbox>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Admin {
+    pub(crate) listen: SocketAddr,
+    /// Always there where `listen` is not on the loopback.
+    pub(crate) token: Option<Secret>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Log {
+    pub(crate) format: LogFormat,
+    /// Directives as in `RUST_LOG`: `info`, or `warn,postrider=debug`.
+    pub(crate) level: String,
+}

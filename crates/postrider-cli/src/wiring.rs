@@ -1,0 +1,114 @@
+//! The one place where a name in the config becomes a store or a broker.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use postrider::brokers::kafka::KafkaPublisher;
+use postrider::brokers::memory::MemoryBroker;
+use postrider::brokers::pubsub::PubSubPublisher;
+use postrider::core::{Backoff, Publisher, RetryPolicy, Router, StoreError};
+use postrider::relay;
+use postrider::stores::postgres::{self, Options, PostgresStore};
+use postrider::{Metrics, Relay};
+use tokio::sync::Notify;
+
+use crate::config::{Broker, BrokerOptions, Cleanup, Config, ConfigError, Outbox};
+
+pub(crate) type Publishers = BTreeMap<String, Arc<dyn Publisher>>;
+
+/// The table of an outbox. Connects when it is first used.
+pub(crate) fn store(outbox: &Outbox) -> Result<PostgresStore, StoreError> {
+    let pool = postgres::connect(outbox.database.expose(), outbox.connections)?;
+    let options = Options {
+        layout: outbox.layout.clone(),
+        max_attempts: outbox.max_attempts,
+        on_dead: outbox.on_dead,
+        lease: outbox.lease,
+        hold_max: outbox.lease,
+    };
+    Ok(PostgresStore::new(pool, options))
+}
+
+/// Every broker that an outbox names, once. Connects when it is first used.
+pub(crate) fn publishers(config: &Config) -> Result<Publishers, ConfigError> {
+    let used = |name: &str| config.outboxes.iter().any(|outbox| outbox.broker == name);
+    config
+        .brokers
+        .iter()
+        .filter(|(name, _)| used(name))
+        .map(|(name, broker)| {
+            let made = publisher(broker).map_err(|reason| ConfigError::in_broker(name, reason))?;
+            Ok((name.clone(), made))
+        })
+        .collect()
+}
+
+fn publisher(broker: &Broker) -> Result<Arc<dyn Publisher>, String> {
+    let text = |error: &dyn std::error::Error| error.to_string();
+    Ok(match &broker.options {
+        BrokerOptions::Kafka(config) => {
+            Arc::new(KafkaPublisher::new(config.clone()).map_err(|error| text(&error))?)
+        }
+        BrokerOptions::PubSub(config) => {
+            Arc::new(PubSubPublisher::new(config.clone()).map_err(|error| text(&error))?)
+        }
+        BrokerOptions::Memory(config) => Arc::new(MemoryBroker::new(config.clone())),
+    })
+}
+
+/// The relay of one outbox, ready to run.
+pub(crate) fn relay(
+    outbox: &Outbox,
+    store: Arc<PostgresStore>,
+    publishers: &Publishers,
+    metrics: &Metrics,
+) -> anyhow::Result<Relay> {
+    let publisher = publishers.get(&outbox.broker).cloned();
+    let publisher = publisher.with_context(|| format!("broker {} was not made", outbox.broker))?;
+    let router = Router::new(&outbox.layout, outbox.routes.clone(), outbox.source.clone());
+    let mut relay = Relay::builder(store.clone(), publisher, router)
+        .name(&outbox.name)
+        .config(relay_config(outbox))
+        .metrics(metrics);
+    if outbox.notify {
+        relay = relay.wake(hints(&store));
+    }
+    Ok(relay.build())
+}
+
+/// Passes the database's hints on to all workers, since only one of them looks at the lane of a new record.
+fn hints(store: &PostgresStore) -> Arc<Notify> {
+    let (wake, notify) = (store.listen(), Arc::new(Notify::new()));
+    let workers = notify.clone();
+    // Ends with the process, as the relay does.
+    tokio::spawn(async move {
+        loop {
+            wake.woken().await;
+            workers.notify_waiters();
+        }
+    });
+    notify
+}
+
+fn relay_config(outbox: &Outbox) -> relay::Config {
+    relay::Config {
+        batch: outbox.batch,
+        claims: outbox.claims,
+        poll_min: outbox.poll_min,
+        poll_max: outbox.poll_max,
+        publish_timeout: outbox.publish_timeout,
+        stop_timeout: outbox.stop_timeout,
+        ordering: outbox.layout.ordering,
+        retry: RetryPolicy {
+            max_attempts: outbox.max_attempts,
+            backoff: Backoff::new(outbox.retry.base, outbox.retry.cap),
+            on_dead: outbox.on_dead,
+            count_outages: outbox.count_outages,
+        },
+        cleanup: outbox
+            .cleanup
+            .map(|Cleanup { keep, every, batch }| relay::Cleanup { keep, every, batch }),
+        ..relay::Config::default()
+    }
+}

@@ -1,0 +1,99 @@
+use crate::binary::Project;
+use crate::outbox::TestOutbox;
+
+fn levels(check: &serde_json::Value) -> Vec<&str> {
+    let findings = check["findings"].as_array().unwrap();
+    findings
+        .iter()
+        .map(|finding| finding["level"].as_str().unwrap())
+        .collect()
+}
+
+#[tokio::test]
+async fn a_table_that_is_not_there_is_an_error_with_a_remedy() {
+    let outbox = TestOutbox::empty("polyshop").await;
+    let project = outbox.project("");
+    let check = project.run(&["check", "--json"]).exits(1).json();
+    assert_eq!(check["ok"], false);
+    let findings = check["findings"].as_array().unwrap();
+    let error = findings
+        .iter()
+        .find(|finding| finding["level"] == "error")
+        .unwrap();
+    assert_eq!(error["place"], "outbox.orders");
+    assert!(error.to_string().contains("postrider init"), "{error}");
+    project
+        .run(&["check"])
+        .exits(1)
+        .prints("# error: outbox.orders: ");
+}
+
+#[tokio::test]
+async fn a_column_that_is_missing_is_named() {
+    let outbox = TestOutbox::create("polyshop").await;
+    let project = outbox.project("[outbox.columns]\npayload = \"body\"");
+    project.run(&["check"]).exits(1).prints("body");
+}
+
+#[tokio::test]
+async fn a_missing_index_is_a_warning_with_the_statement() {
+    let outbox = TestOutbox::empty("packfinderz").await;
+    let project = outbox.project("");
+    project.run(&["init"]).ok();
+    project
+        .run(&["check"])
+        .ok()
+        .prints("# warning: outbox.orders: ")
+        .prints("CREATE INDEX");
+}
+
+#[tokio::test]
+async fn the_effective_config_is_printed_with_secrets_hidden() {
+    let outbox = TestOutbox::create("polyshop").await;
+    let config = outbox
+        .config("")
+        .replace("listen =", "token = \"hunter2\"\nlisten =")
+        + "[broker.spare]\nkind = \"kafka\"\nbootstrap = \"127.0.0.1:1\"\n\
+           properties = { \"sasl.password\" = \"hunter2\" }\n";
+    let project = Project::new(&config).variable("POSTRIDER__OUTBOX__ORDERS__BATCH", "7");
+    let ran = project.run(&["check"]).ok();
+    let shown: toml::Table = ran.stdout.parse().unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(shown["outbox"][0]["batch"].as_integer(), Some(7));
+    assert_eq!(shown["outbox"][0]["max_attempts"].as_integer(), Some(25));
+    assert_eq!(shown["admin"]["token"].as_str(), Some("***"));
+    let json = project.run(&["check", "--json"]).ok();
+    for text in [&ran.stdout, &ran.stderr, &json.stdout, &json.stderr] {
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+    let check = json.json();
+    let subjects: Vec<_> = check["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|f| &f["place"])
+        .collect();
+    assert_eq!(
+        subjects,
+        ["admin", "broker.main", "broker.spare"],
+        "{check:#}"
+    );
+    assert_eq!(levels(&check), ["warning", "warning", "warning"]);
+}
+
+#[tokio::test]
+async fn a_broker_or_a_database_that_is_away_is_an_error() {
+    let outbox = TestOutbox::create("polyshop").await;
+    let broker = "kind = \"kafka\"\nbootstrap = \"127.0.0.1:1\"";
+    let project = Project::new(&outbox.config_with(broker, ""));
+    project
+        .run(&["check"])
+        .exits(1)
+        .prints("# error: broker.main: broker: ");
+
+    let config = outbox
+        .config("")
+        .replace(&outbox.url, "postgres://u:hunter2@127.0.0.1:1/x");
+    let ran = Project::new(&config).run(&["check"]).exits(1);
+    let ran = ran.prints("# error: outbox.orders: database: ");
+    assert!(!ran.stdout.contains("hunter2"), "{}", ran.stdout);
+}

@@ -1,0 +1,16 @@
+//! Runs the real binary against real servers: what it prints, where, with which exit code, and what a
+//! running relay answers.
+#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not what tests share")]
+
+mod admin;
+mod binary;
+mod check;
+mod cleanup;
+mod config;
+mod dead;
+mod init;
+mod logs;
+mod outbox;
+mod readiness;
+mod relay;
+mod status;

@@ -1,0 +1,46 @@
+//! The broker goes away in the middle of a run and comes back.
+
+use std::time::Duration;
+
+use postrider_testkit::kafka::Kafka;
+use postrider_testkit::services::{Kind, PrivateServer};
+
+use crate::torture::{Arena, Relays};
+
+const BEFORE: Duration = Duration::from_secs(3);
+const OUTAGE: Duration = Duration::from_secs(20);
+const AFTER: Duration = Duration::from_secs(3);
+
+/// A2-13, A3-05, P6: Kafka is away for 20 s. The application's transactions all succeed while it
+/// is (`Arena::write` panics otherwise), no attempt is counted, and everything is published after.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broker_outage_burns_no_attempts_and_loses_nothing() {
+    let mut server = PrivateServer::start(Kind::Kafka).await;
+    let kafka = || Kafka::at(server.address());
+    let hold = Arena::on("polyshop", "key", kafka()).await;
+    let lease = Arena::on("talkie", "key", kafka()).await;
+    let relays = [Relays::start(&hold, 2).await, Relays::start(&lease, 2).await];
+
+    let time = BEFORE + OUTAGE + AFTER;
+    let outage = async {
+        tokio::time::sleep(BEFORE).await;
+        server.kill();
+        tokio::time::sleep(OUTAGE).await;
+        server.restart().await;
+    };
+    let (written_hold, written_lease, ()) = tokio::join!(hold.write(time), lease.write(time), outage);
+    println!("outage: {written_hold} transactions in hold mode, {written_lease} in lease mode");
+
+    for arena in [&hold, &lease] {
+        arena.wait_until_empty().await;
+        arena.verdict().await.assert_clean();
+    }
+    let burnt = "SELECT count(*) FROM postrider_troubles WHERE attempts > 0 OR dead";
+    assert_eq!(hold.count(burnt).await, 0);
+    assert_eq!(hold.count("SELECT count(*) FROM outbox_events WHERE error_message IS NOT NULL").await, 0);
+    assert_eq!(lease.count("SELECT count(*) FROM outbox WHERE retry_count > 0").await, 0);
+    assert_eq!(lease.count("SELECT count(*) FROM outbox WHERE status <> 'published'").await, 0);
+    for relays in relays {
+        relays.stop().await;
+    }
+}

@@ -1,0 +1,133 @@
+use std::os::unix::process::ExitStatusExt as _;
+
+use postrider_testkit::eventually;
+use postrider_testkit::kafka::Kafka;
+use rustix::process::Signal;
+
+use crate::binary::{Project, Relay};
+use crate::outbox::TestOutbox;
+
+#[tokio::test]
+async fn events_of_two_outboxes_reach_two_brokers() {
+    let (orders, payments) = (
+        TestOutbox::create("polyshop").await,
+        TestOutbox::create("polyshop").await,
+    );
+    let kafka = Kafka::shared();
+    let topic = kafka.fresh_topic(3).await;
+    let broker = format!("kind = \"kafka\"\nbootstrap = \"{}\"", kafka.bootstrap());
+    let config = orders.config_with(&broker, &format!("topic = \"{topic}\""))
+        + &format!(
+            "[broker.spare]\nkind = \"memory\"\n[[outbox]]\nname = \"payments\"\n\
+             database = \"{}\"\nlayout = \"polyshop\"\nbroker = \"spare\"\n",
+            payments.url
+        );
+    let project = Project::new(&config);
+    let relay = project.relay().await;
+    orders.emit("order.placed", "7").await;
+    payments.emit("payment.made", "7").await;
+    eventually("both are published", async || {
+        let status = project.run(&["status", "--json"]).ok().json();
+        let waiting = |n: usize| status["outboxes"][n]["pending"] != 0;
+        if waiting(0) || waiting(1) {
+            Err(status)
+        } else {
+            Ok(())
+        }
+    })
+    .await;
+    let records = kafka.records(&topic).await;
+    assert_eq!(records.len(), 1);
+    assert_eq!(records[0].key.as_deref(), Some(&b"7"[..]));
+
+    relay.becomes(200).await;
+    let metrics = relay.get("/metrics").await.text().await.unwrap();
+    for outbox in ["orders", "payments"] {
+        let line = format!("postrider_published_total{{outbox=\"{outbox}\"}} 1");
+        assert!(metrics.contains(&line), "{metrics}");
+    }
+}
+
+#[tokio::test]
+async fn a_signal_stops_the_relay_with_exit_code_0() {
+    let outbox = TestOutbox::create("polyshop").await;
+    let project = outbox.project("");
+    for signal in [Signal::TERM, Signal::INT] {
+        let relay = project.relay().await;
+        relay.becomes(200).await;
+        relay.signal(signal);
+        assert_eq!(relay.exit().await.code(), Some(0), "{:#?}", relay.text());
+    }
+}
+
+/// A relay whose claims hang, because somebody has locked the table.
+async fn hanging(
+    outbox: &TestOutbox,
+    lines: &str,
+) -> (Relay, sqlx::Transaction<'static, sqlx::Postgres>) {
+    let project = outbox.project(lines);
+    let relay = project.relay().await;
+    relay.becomes(200).await;
+    let mut lock = outbox.pool.begin().await.unwrap();
+    sqlx::query("LOCK TABLE outbox_events")
+        .execute(&mut *lock)
+        .await
+        .unwrap();
+    let waiting =
+        "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'outbox_events'::regclass";
+    eventually("claims hang", async || {
+        let count: i64 = sqlx::query_scalar(waiting)
+            .fetch_one(&mut *lock)
+            .await
+            .unwrap();
+        if count > 0 { Ok(()) } else { Err(count) }
+    })
+    .await;
+    (relay, lock)
+}
+
+#[tokio::test]
+async fn a_stop_waits_for_what_is_in_flight_within_its_limit() {
+    let outbox = TestOutbox::create("polyshop").await;
+    let (relay, lock) = hanging(&outbox, "stop_timeout = \"300ms\"").await;
+    relay.signal(Signal::TERM);
+    assert_eq!(relay.exit().await.code(), Some(0), "{:#?}", relay.text());
+    drop(lock);
+}
+
+#[tokio::test]
+async fn a_second_signal_stops_at_once() {
+    let outbox = TestOutbox::create("polyshop").await;
+    let (relay, lock) = hanging(&outbox, "stop_timeout = \"10m\"").await;
+    relay.signal(Signal::TERM);
+    relay
+        .logged("stopping; a second signal stops at once")
+        .await;
+    assert_eq!(relay.readyz().await.1["stopping"], true);
+    relay.signal(Signal::TERM);
+    let status = relay.exit().await;
+    assert_eq!((status.code(), status.signal()), (Some(143), None));
+    drop(lock);
+}
+
+#[tokio::test]
+async fn a_table_that_does_not_fit_is_refused() {
+    let outbox = TestOutbox::create("polyshop").await;
+    let project = outbox.project("[outbox.columns]\npayload = \"body\"");
+    let ran = project.run(&["relay"]).exits(1);
+    ran.says("error: outbox orders does not fit its layout")
+        .says("body");
+}
+
+#[tokio::test]
+async fn an_address_in_use_is_named() {
+    let outbox = TestOutbox::create("polyshop").await;
+    let relay = outbox.project("").relay().await;
+    let config = outbox
+        .config("")
+        .replace("127.0.0.1:0", &relay.address().await);
+    let ran = Project::new(&config).run(&["relay"]).exits(1);
+    ran.says("admin.listen 127.0.0.1")
+        .says("cannot be opened")
+        .says("in use");
+}

@@ -1,0 +1,76 @@
+//! Torture: many writers with key locks, slow commits, rollbacks and long transactions; three real
+//! relay processes killed with SIGKILL again and again. Then the log is compared with what was committed.
+//!
+//! `POSTRIDER_TORTURE_SECS` makes the runs longer (default 8 seconds each).
+
+mod relays;
+mod writers;
+
+use std::time::Duration;
+
+use postrider_testkit::history::Verdict;
+pub(crate) use relays::Relays;
+pub(crate) use writers::Arena;
+
+const RELAYS: usize = 3;
+
+fn secs() -> Duration {
+    let secs = std::env::var("POSTRIDER_TORTURE_SECS").ok().and_then(|secs| secs.parse().ok());
+    Duration::from_secs(secs.unwrap_or(8))
+}
+
+/// A3-07, A1-11, A3-06: hold mode, order per key, relays killed.
+#[tokio::test(flavor = "multi_thread")]
+async fn hold_mode_loses_invents_and_inverts_nothing_under_torture() {
+    torture("polyshop").await;
+}
+
+/// A2-06, A2-07, A2-14: lease mode with order per key, relays killed.
+#[tokio::test(flavor = "multi_thread")]
+async fn lease_mode_loses_invents_and_inverts_nothing_under_torture() {
+    torture("talkie").await;
+}
+
+async fn torture(layout: &str) {
+    let arena = Arena::new(layout, "key").await;
+    let mut relays = Relays::start(&arena, RELAYS).await;
+    let writing = arena.write(secs());
+    let kills = relays.kill_again_and_again(secs());
+    let (written, kills) = tokio::join!(writing, kills);
+    arena.wait_until_empty().await;
+    relays.stop().await;
+    let verdict = arena.verdict().await;
+    report(layout, &verdict, kills);
+    verdict.assert_clean();
+    assert!(written > 500, "only {written} events were written: the test tests nothing");
+    assert!(kills > 2, "only {kills} kills");
+}
+
+/// The checker is known to work: with order per key turned off, the same work inverts keys.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_lanes_three_relays_are_seen_to_invert() {
+    let arena = Arena::new("polyshop", "none").await;
+    let relays = Relays::start(&arena, RELAYS).await;
+    for _ in 0..10 {
+        arena.write(Duration::from_secs(3)).await;
+        arena.wait_until_empty().await;
+        let verdict = arena.verdict().await;
+        report("polyshop, no lanes", &verdict, 0);
+        assert!(verdict.lost.is_empty() && verdict.invented.is_empty(), "{verdict:?}");
+        if !verdict.inverted.is_empty() {
+            return relays.stop().await;
+        }
+    }
+    panic!("no inversion was seen in ten rounds");
+}
+
+fn report(what: &str, verdict: &Verdict, kills: usize) {
+    println!(
+        "torture {what}: published {}, lost {}, invented {}, inverted {}, duplicates {}, kills {kills}",
+        verdict.published,
+        verdict.lost.len(),
+        verdict.invented.len(),
+        verdict.inverted.len(),
+        verdict.duplicates,
+    );
+}

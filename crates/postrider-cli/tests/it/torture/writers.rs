@@ -1,0 +1,169 @@
+//! The application under torture: its tables, its writers, and what it knows to have committed.
+
+use std::time::{Duration, Instant};
+
+use postrider::core::layout::Layout;
+use postrider::core::{Event, OutboxStore as _};
+use postrider::stores::postgres::{self, InitOptions, Options, Outbox, PgPool, PostgresStore};
+use postrider_testkit::database::{self, Database};
+use postrider_testkit::history::{Seen, Verdict};
+use postrider_testkit::eventually_within;
+use postrider_testkit::kafka::Kafka;
+
+const WRITERS: usize = 8;
+/// Few, so that writers and relays meet on the same key all the time.
+const KEYS: usize = 24;
+
+pub(crate) struct Arena {
+    pub(crate) database: Database,
+    pub(crate) layout: String,
+    pub(crate) ordering: String,
+    pub(crate) topic: String,
+    pub(crate) kafka: Kafka,
+}
+
+impl Arena {
+    pub(crate) async fn new(layout: &str, ordering: &str) -> Self {
+        Self::on(layout, ordering, Kafka::shared()).await
+    }
+
+    /// The same on another Kafka than the shared one.
+    pub(crate) async fn on(layout: &str, ordering: &str, kafka: Kafka) -> Self {
+        let database = database::fresh().await;
+        let topic = kafka.fresh_topic(4).await;
+        let arena =
+            Self { database, layout: layout.into(), ordering: ordering.into(), topic, kafka };
+        let init = InitOptions { claim_index: true, notify: false };
+        postgres::init(arena.pool(), &arena.layout(), &init).await.unwrap();
+        for sql in [
+            "CREATE TABLE keys (key text PRIMARY KEY)",
+            "CREATE TABLE truth (key text, number bigint)",
+            "CREATE TABLE elsewhere (n int)",
+            "CREATE SEQUENCE numbers CACHE 1",
+        ] {
+            sqlx::query(sql).execute(arena.pool()).await.unwrap();
+        }
+        sqlx::query("INSERT INTO keys SELECT 'key-' || n FROM generate_series(1, $1) n")
+            .bind(KEYS as i32)
+            .execute(arena.pool())
+            .await
+            .unwrap();
+        arena
+    }
+
+    pub(crate) fn pool(&self) -> &PgPool {
+        &self.database.pool
+    }
+
+    pub(crate) fn layout(&self) -> Layout {
+        Layout::preset(&self.layout).unwrap()
+    }
+
+    /// Writes for `time` with every writer at once; how many events were committed.
+    pub(crate) async fn write(&self, time: Duration) -> usize {
+        let until = Instant::now() + time;
+        let long = self.hold_a_transaction_open(until);
+        let writers = (0..WRITERS).map(|_| self.write_until(until));
+        let (written, ()) = tokio::join!(futures::future::join_all(writers), long);
+        written.into_iter().sum()
+    }
+
+    async fn write_until(&self, until: Instant) -> usize {
+        let outbox = Outbox::new(self.layout());
+        let mut committed = 0;
+        while Instant::now() < until {
+            // P6: no transaction of the application may fail because of the relay.
+            committed += usize::from(self.transaction(&outbox).await.expect("a business transaction failed"));
+        }
+        committed
+    }
+
+    /// One business transaction; whether it committed.
+    async fn transaction(&self, outbox: &Outbox) -> Result<bool, Box<dyn std::error::Error>> {
+        let key = format!("key-{}", fastrand::usize(1..=KEYS));
+        let mut tx = self.pool().begin().await?;
+        if fastrand::bool() {
+            // Draws the transaction's xid before the key is locked.
+            sqlx::query("INSERT INTO elsewhere VALUES (1)").execute(&mut *tx).await?;
+        }
+        pause(&mut tx, 10).await?;
+        sqlx::query("SELECT 1 FROM keys WHERE key = $1 FOR UPDATE").bind(&key).execute(&mut *tx).await?;
+        for _ in 0..fastrand::u32(1..=3) {
+            let number: i64 = sqlx::query_scalar("SELECT nextval('numbers')").fetch_one(&mut *tx).await?;
+            outbox.emit(&mut tx, self.event(&key, number)).await?;
+            sqlx::query("INSERT INTO truth VALUES ($1, $2)").bind(&key).bind(number).execute(&mut *tx).await?;
+        }
+        pause(&mut tx, 10).await?;
+        if fastrand::u32(..10) == 0 {
+            tx.rollback().await?;
+            return Ok(false);
+        }
+        tx.commit().await?;
+        Ok(true)
+    }
+
+    fn event(&self, key: &str, number: i64) -> Event {
+        let event = Event::json(&self.topic, &serde_json::json!({ "key": key, "number": number })).unwrap();
+        match self.layout.as_str() {
+            "talkie" => Event { event_type: String::new(), ..event }.topic(&self.topic).key(key),
+            _ => event.aggregate_id(key),
+        }
+    }
+
+    /// Somebody else's transaction that holds the horizon back.
+    async fn hold_a_transaction_open(&self, until: Instant) {
+        while Instant::now() < until {
+            let mut tx = self.pool().begin().await.unwrap();
+            sqlx::query("INSERT INTO elsewhere VALUES (2)").execute(&mut *tx).await.unwrap();
+            sqlx::query("SELECT pg_sleep(1.5)").execute(&mut *tx).await.unwrap();
+            tx.commit().await.unwrap();
+        }
+    }
+
+    pub(crate) async fn count(&self, sql: &'static str) -> i64 {
+        sqlx::query_scalar(sql).fetch_one(self.pool()).await.unwrap()
+    }
+
+    pub(crate) async fn wait_until_empty(&self) {
+        let store = PostgresStore::new(self.pool().clone(), Options::new(self.layout()));
+        eventually_within(Duration::from_secs(60), "everything is published", async || {
+            match store.backlog().await.unwrap() {
+                backlog if backlog.pending == 0 => Ok(()),
+                backlog => Err(backlog),
+            }
+        })
+        .await;
+    }
+
+    /// What was committed against what is on the topic.
+    pub(crate) async fn verdict(&self) -> Verdict {
+        let truth: Vec<(String, i64)> =
+            sqlx::query_as("SELECT key, number FROM truth").fetch_all(self.pool()).await.unwrap();
+        let committed: Vec<Seen> =
+            truth.into_iter().map(|(key, number)| Seen { key, number }).collect();
+        let log: Vec<Seen> = self
+            .kafka
+            .records(&self.topic)
+            .await
+            .iter()
+            .map(|record| seen(record.value.as_deref().unwrap_or_default()))
+            .collect();
+        Verdict::of(&committed, &log)
+    }
+}
+
+/// Reads an event back, with or without PolyShop's envelope around it.
+fn seen(value: &[u8]) -> Seen {
+    let value: serde_json::Value = serde_json::from_slice(value).unwrap();
+    let data = value.get("data").unwrap_or(&value);
+    Seen { key: data["key"].as_str().unwrap().into(), number: data["number"].as_i64().unwrap() }
+}
+
+/// Time that a business transaction takes for other things, up to `millis`.
+async fn pause(tx: &mut sqlx::PgConnection, millis: u32) -> Result<(), sqlx::Error> {
+    if fastrand::bool() {
+        let secs = f64::from(fastrand::u32(0..millis)) / 1000.0;
+        sqlx::query("SELECT pg_sleep($1)").bind(secs).execute(tx).await?;
+    }
+    Ok(())
+}

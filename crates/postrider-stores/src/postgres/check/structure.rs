@@ -1,0 +1,202 @@
+//! Whether the columns that a layout names are there, hold what they should, and may be used.
+
+use postrider_core::Layout;
+use postrider_core::layout::{Identifier, State};
+
+use super::{Finding, Level};
+use crate::postgres::Options;
+use crate::sql::TROUBLES;
+use crate::sql::statement::troubles_table;
+use crate::sql::table::{Column, Kind, Table, Troubles};
+
+const TIMES: &[Kind] = &[Kind::Time, Kind::LocalTime];
+const ANY: &[Kind] = &[];
+
+/// A column that a layout names.
+struct Needed<'a> {
+    column: &'a Identifier,
+    role: &'static str,
+    /// What it may hold.
+    kinds: &'static [Kind],
+    /// Whether the relay writes it.
+    written: bool,
+}
+
+pub(super) fn findings(options: &Options, table: Option<&Table>) -> Vec<Finding> {
+    let layout = &options.layout;
+    let Some(table) = table else {
+        let message = format!("table {} does not exist", layout.table);
+        let remedy = "run `postrider init` to create it, or name another in `table`";
+        return vec![Finding::new(Level::Error, layout.table.to_string(), message).remedy(remedy)];
+    };
+    let needed = needed(layout);
+    let mut findings: Vec<Finding> =
+        needed.iter().filter_map(|needed| unfit(layout, table, needed)).collect();
+    if findings.is_empty() {
+        findings.extend(status_words(layout, table));
+        findings.extend(privileges(layout, table, &needed));
+        findings.extend(troubles(layout, table));
+    }
+    findings
+}
+
+fn needed(layout: &Layout) -> Vec<Needed<'_>> {
+    let columns = &layout.columns;
+    let read = |role, column| Needed { column, role, kinds: ANY, written: false };
+    let written = |role, column, kinds| Needed { column, role, kinds, written: true };
+    let mut needed = vec![
+        read("id", &columns.id),
+        read("payload", &columns.payload),
+        Needed { column: &columns.created_at, role: "created_at", kinds: TIMES, written: false },
+    ];
+    let optional = [
+        ("event_id", &columns.event_id),
+        ("event_type", &columns.event_type),
+        ("aggregate_type", &columns.aggregate_type),
+        ("aggregate_id", &columns.aggregate_id),
+        ("topic", &columns.topic),
+        ("key", &columns.key),
+        ("idempotency_key", &columns.idempotency_key),
+        ("version", &columns.version),
+        ("headers", &columns.headers),
+    ];
+    needed.extend(optional.into_iter().filter_map(|(role, column)| Some(read(role, column.as_ref()?))));
+    needed.extend(layout.order.iter().map(|column| read("order", column)));
+    needed.extend(columns.attempts.iter().map(|column| written("attempts", column, &[Kind::Int])));
+    needed.extend(columns.last_error.iter().map(|column| written("last_error", column, &[Kind::Text])));
+    match &layout.state {
+        State::Timestamp { published_at } => needed.push(written("published_at", published_at, TIMES)),
+        State::Flag { published, published_at, .. } => {
+            needed.push(written("published", published, &[Kind::Bool]));
+            needed.extend(published_at.iter().map(|column| written("published_at", column, TIMES)));
+        }
+        State::Status { column, retry_at, last_attempt_at, published_at, .. } => {
+            needed.push(written("status", column, &[Kind::Text, Kind::Enum]));
+            needed.push(written("retry_at", retry_at, TIMES));
+            needed.push(written("last_attempt_at", last_attempt_at, TIMES));
+            needed.extend(published_at.iter().map(|column| written("published_at", column, TIMES)));
+        }
+        State::Delete => {}
+    }
+    needed
+}
+
+fn unfit(layout: &Layout, table: &Table, needed: &Needed<'_>) -> Option<Finding> {
+    let Needed { column, role, kinds, .. } = needed;
+    let Some(found) = table.column(column) else {
+        let names: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
+        let message = format!(
+            "layout {} expects column {column} (as {role}) in table {}, which has {}",
+            layout.name,
+            table.full_name,
+            names.join(", ")
+        );
+        let remedy = "name the right column or table in the layout";
+        return Some(Finding::new(Level::Error, column.as_str(), message).remedy(remedy));
+    };
+    if kinds.is_empty() || kinds.contains(&found.kind) {
+        return None;
+    }
+    let expected: Vec<&str> = kinds.iter().map(|kind| called(*kind)).collect();
+    let message = format!(
+        "layout {} expects column {column} of table {} (as {role}) to be {}, but it is {}",
+        layout.name,
+        table.full_name,
+        expected.join(" or "),
+        found.sql_type
+    );
+    Some(Finding::new(Level::Error, column.as_str(), message))
+}
+
+fn called(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Uuid => "uuid",
+        Kind::Int => "an integer",
+        Kind::Text => "text",
+        Kind::Json => "json",
+        Kind::Jsonb => "jsonb",
+        Kind::Bytes => "bytea",
+        Kind::Bool => "boolean",
+        Kind::Time => "timestamptz",
+        Kind::LocalTime => "timestamp",
+        Kind::Enum => "an enum",
+        Kind::Other => "another type",
+    }
+}
+
+/// An enum must know every word that the relay writes.
+fn status_words(layout: &Layout, table: &Table) -> Vec<Finding> {
+    let State::Status { column, pending, publishing, published, failed, dead, .. } = &layout.state else {
+        return Vec::new();
+    };
+    let Some(found) = table.column(column).filter(|found| found.kind == Kind::Enum) else {
+        return Vec::new();
+    };
+    [pending, publishing, published, failed, dead]
+        .into_iter()
+        .filter(|word| !found.labels.contains(word))
+        .map(|word| {
+            let message = format!(
+                "column {column} of table {} has no value `{word}`; it has {}",
+                table.full_name,
+                found.labels.join(", ")
+            );
+            Finding::new(Level::Error, column.as_str(), message)
+        })
+        .collect()
+}
+
+fn privileges(layout: &Layout, table: &Table, needed: &[Needed<'_>]) -> Vec<Finding> {
+    let lacking = |privilege: &str, has: fn(&Column) -> bool, of: &dyn Fn(&Needed<'_>) -> bool| {
+        let mut columns: Vec<String> = Vec::new();
+        for needed in needed.iter().filter(|needed| of(needed)) {
+            let quoted = needed.column.quoted();
+            if table.column(needed.column).is_some_and(|found| !has(found)) && !columns.contains(&quoted) {
+                columns.push(quoted);
+            }
+        }
+        (!columns.is_empty()).then(|| {
+            let columns = columns.join(", ");
+            let message = format!("role {} lacks {privilege} on {columns} of {}", table.role, table.full_name);
+            let grant = format!("GRANT {privilege} ({columns}) ON {} TO {}", table.full_name, table.role);
+            Finding::new(Level::Error, &table.full_name, message).remedy(grant)
+        })
+    };
+    let mut findings: Vec<Finding> = [
+        lacking("SELECT", |column| column.may_select, &|_| true),
+        lacking("UPDATE", |column| column.may_update, &|needed| needed.written),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if !table.may_delete {
+        let needs_it = matches!(layout.state, State::Delete);
+        let (level, why) = match needs_it {
+            true => (Level::Error, "publishing deletes the record"),
+            false => (Level::Note, "cleaning up and discarding dead records need it"),
+        };
+        let message = format!("role {} lacks DELETE on {}: {why}", table.role, table.full_name);
+        let grant = format!("GRANT DELETE ON {} TO {}", table.full_name, table.role);
+        findings.push(Finding::new(level, &table.full_name, message).remedy(grant));
+    }
+    findings
+}
+
+fn troubles(layout: &Layout, table: &Table) -> Option<Finding> {
+    if !layout.needs_troubles() {
+        return None;
+    }
+    let name = troubles_table(&layout.table);
+    let (message, remedy) = match table.troubles {
+        Troubles::Ready => return None,
+        Troubles::Missing => (
+            format!("table {name} does not exist; layout {} keeps retries and deaths there", layout.name),
+            "run `postrider init`".into(),
+        ),
+        Troubles::Unreadable => (
+            format!("role {} may not use table {name}", table.role),
+            format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {} TO {}", name.quoted(), table.role),
+        ),
+    };
+    Some(Finding::new(Level::Error, TROUBLES, message).remedy(remedy))
+}

@@ -1,0 +1,165 @@
+//! What claims of both modes share: how their transaction begins, lanes, and the sorting of fates.
+
+use std::time::Duration;
+
+use postrider_core::layout::State;
+use postrider_core::{Fate, Layout, Ordering, Record, RecordId, Share, StoreError, Want};
+use sqlx::Row as _;
+use sqlx::postgres::PgRow;
+
+use super::outbox::Ready;
+use super::rows::Reader;
+use super::tx::Tx;
+use super::{Inner, Options};
+use crate::sql::LANES;
+use crate::sql::statement::literal;
+
+/// How long a claim waits for somebody else's lock.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
+/// How much longer than the relay the server waits before it ends a session that does nothing.
+const SESSION_MARGIN: Duration = Duration::from_secs(5);
+
+/// A transaction that may claim, and the lanes that it may claim from: all if there are none named.
+pub(super) struct Begun {
+    pub tx: Tx,
+    pub lanes: Option<Vec<i32>>,
+}
+
+/// Begins in one message. With order per key the lanes are locked before, not in, the statement that
+/// reads records: its snapshot then has all that their last holder wrote.
+pub(super) async fn begin(
+    inner: &Inner,
+    ready: &Ready,
+    want: Want,
+) -> Result<Option<Begun>, sqlx::Error> {
+    let options = &inner.options;
+    let wanted = lanes(want.share);
+    let mut text = begin_text(options, ready.table.claim_index);
+    if options.layout.ordering == Ordering::None {
+        let (tx, _) = Tx::begin(&inner.pool, text.into()).await?;
+        return Ok(Some(Begun { tx, lanes: None }));
+    }
+    if wanted.is_empty() {
+        return Ok(None);
+    }
+    text.push_str("; ");
+    text.push_str(&lock_lanes(&options.layout, &wanted));
+    let (tx, rows) = Tx::begin(&inner.pool, text.into()).await?;
+    let got: Vec<i32> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+    if got.is_empty() {
+        tx.rollback().await?;
+        return Ok(None);
+    }
+    let lanes = if got.len() == LANES as usize { None } else { Some(got) };
+    Ok(Some(Begun { tx, lanes }))
+}
+
+fn begin_text(options: &Options, claim_index: bool) -> String {
+    let idle_max = options.hold_max + SESSION_MARGIN;
+    let mut text = format!(
+        // Under a stricter isolation the claim would read what the lanes' last holder had not yet written.
+        "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = {}; \
+         SET LOCAL idle_in_transaction_session_timeout = {}; SET LOCAL jit = off",
+        LOCK_TIMEOUT.as_millis(),
+        idle_max.as_millis().min(i32::MAX as u128),
+    );
+    if claim_index {
+        // A table that was empty when it was last analysed makes the planner sort what it need not.
+        text.push_str("; SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off");
+    }
+    if let Some(touch) = touch(&options.layout) {
+        text.push_str("; ");
+        text.push_str(&touch);
+    }
+    text
+}
+
+/// Takes the table lock that settling needs. Whoever keeps others from writing, as CREATE INDEX does,
+/// is met before anything is published, not after.
+fn touch(layout: &Layout) -> Option<String> {
+    let table = layout.table.quoted();
+    let column = match &layout.state {
+        State::Delete => return Some(format!("DELETE FROM {table} WHERE false")),
+        State::Status { .. } => return None,
+        State::Timestamp { published_at } => published_at.quoted(),
+        State::Flag { published, .. } => published.quoted(),
+    };
+    Some(format!("UPDATE {table} SET {column} = {column} WHERE false"))
+}
+
+fn lanes(share: Share) -> Vec<u32> {
+    (0..LANES).filter(|lane| lane % share.of.max(1) == share.index).collect()
+}
+
+/// Named by the table's own number, so that every relay on it agrees, whatever its config calls it.
+pub(super) fn lock_class(layout: &Layout) -> String {
+    format!("hashtext('postrider ' || {}::regclass::oid::text)", literal(&layout.table.quoted()))
+}
+
+fn lock_lanes(layout: &Layout, wanted: &[u32]) -> String {
+    let wanted: Vec<String> = wanted.iter().map(ToString::to_string).collect();
+    format!(
+        "SELECT lane FROM unnest('{{{}}}'::int4[]) AS lane WHERE pg_try_advisory_xact_lock({}, lane)",
+        wanted.join(","),
+        lock_class(layout)
+    )
+}
+
+pub(super) fn records(ready: &Ready, rows: &[PgRow]) -> Result<Vec<Record>, sqlx::Error> {
+    let mut reader = Reader::new(&ready.statements.selection);
+    rows.iter().map(|row| reader.record(row)).collect()
+}
+
+/// A claim's records, sorted by what is to be written of them.
+#[derive(Debug, Default)]
+pub(super) struct Sorted<'a> {
+    pub published: Vec<&'a Record>,
+    pub failed: Vec<Failed<'a>>,
+    pub released: Vec<&'a Record>,
+}
+
+#[derive(Debug)]
+pub(super) struct Failed<'a> {
+    pub record: &'a Record,
+    pub attempts: i32,
+    pub error: &'a str,
+    pub wait: Duration,
+    pub dead: bool,
+}
+
+impl<'a> Sorted<'a> {
+    pub(super) fn new(records: &'a [Record], fates: &'a [Fate]) -> Result<Self, StoreError> {
+        if records.len() != fates.len() {
+            let reason = format!("{} records have {} fates", records.len(), fates.len());
+            return Err(StoreError::Refused { action: "settle a claim", reason, source: None });
+        }
+        let mut sorted = Self::default();
+        for (record, fate) in std::iter::zip(records, fates) {
+            let (attempts, error, wait, dead) = match fate {
+                Fate::Published => {
+                    sorted.published.push(record);
+                    continue;
+                }
+                Fate::Released => {
+                    sorted.released.push(record);
+                    continue;
+                }
+                Fate::Retry { attempts, after, error } => (attempts, error, *after, false),
+                Fate::Dead { attempts, error } => (attempts, error, Duration::ZERO, true),
+            };
+            let attempts = i32::try_from(*attempts).unwrap_or(i32::MAX);
+            sorted.failed.push(Failed { record, attempts, error, wait, dead });
+        }
+        Ok(sorted)
+    }
+}
+
+impl Failed<'_> {
+    pub(super) fn wait_micros(&self) -> i64 {
+        i64::try_from(self.wait.as_micros()).unwrap_or(i64::MAX)
+    }
+}
+
+pub(super) fn ids<'a>(records: &[&'a Record]) -> impl Iterator<Item = &'a RecordId> {
+    records.iter().map(|record| &record.id)
+}

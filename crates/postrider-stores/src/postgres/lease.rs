@@ -1,0 +1,163 @@
+//! Claims that are held by a status and the time of the claim. That time is the fencing token: a fate is
+//! written only where it still stands, so a claim that lapsed overwrites nobody.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use postrider_core::layout::State;
+use postrider_core::{Claim, Fate, Ordering, Record, Settled, StoreError, Want};
+use sqlx::encode::IsNull;
+use sqlx::error::BoxDynError;
+use sqlx::postgres::{PgArgumentBuffer, PgTypeInfo};
+use sqlx::{Encode, Postgres, Row as _, Type};
+
+use super::Inner;
+use super::claim::{Sorted, begin, ids, lock_class, records};
+use super::error::store_error;
+use super::ids::{IdList, PgQuery};
+use super::outbox::{Ready, query};
+use super::tx::Tx;
+
+/// A claim stops a tenth of its lease early, at most this much.
+const MARGIN_MAX: Duration = Duration::from_secs(5);
+/// Settling is worth waiting for: what is not settled is published again.
+const BEGIN_SETTLING: &str =
+    "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = 5000; SET LOCAL jit = off";
+
+/// The time of a claim as the table has it, in Postgres' own microseconds.
+#[derive(Debug, Clone, Copy)]
+struct Token(i64);
+
+struct Leased {
+    inner: Arc<Inner>,
+    ready: Arc<Ready>,
+    records: Vec<Record>,
+    token: Token,
+    lapses_at: Instant,
+}
+
+pub(super) async fn claim(
+    inner: &Arc<Inner>,
+    ready: Arc<Ready>,
+    want: Want,
+) -> Result<Option<Box<dyn Claim>>, StoreError> {
+    let started = Instant::now();
+    let failed = store_error("claim records", &inner.name());
+    let Some(mut begun) = begin(inner, &ready, want).await.map_err(&failed)? else {
+        return Ok(None);
+    };
+    let update = query(&ready.statements.claim).bind(i64::from(want.limit)).bind(begun.lanes);
+    let rows = update.fetch_all(begun.tx.connection()).await.map_err(&failed)?;
+    let Some(first) = rows.first() else {
+        begun.tx.rollback().await.map_err(&failed)?;
+        return Ok(None);
+    };
+    let token = first.try_get_unchecked("token").map(Token).map_err(&failed)?;
+    let records = records(&ready, &rows).map_err(&failed)?;
+    begun.tx.commit().await.map_err(&failed)?;
+    let lease = inner.options.lease;
+    let lapses_at = started + lease.saturating_sub((lease / 10).min(MARGIN_MAX));
+    Ok(Some(Box::new(Leased { inner: inner.clone(), ready, records, token, lapses_at })))
+}
+
+#[async_trait]
+impl Claim for Leased {
+    fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    fn lapses_at(&self) -> Option<Instant> {
+        Some(self.lapses_at)
+    }
+
+    async fn settle(self: Box<Self>, fates: &[Fate]) -> Result<Settled, StoreError> {
+        let sorted = Sorted::new(&self.records, fates)?;
+        let failed = store_error("settle a claim", &self.inner.name());
+        let expected = self.records.len() as u64;
+        if sorted.published.len() == self.records.len() {
+            let done = self.published(&sorted)?.execute(&self.inner.pool).await.map_err(&failed)?;
+            return Ok(Settled { lapsed: expected.saturating_sub(done.rows_affected()) });
+        }
+        let (mut tx, _) =
+            Tx::begin(&self.inner.pool, BEGIN_SETTLING.into()).await.map_err(&failed)?;
+        if self.inner.options.layout.ordering == Ordering::Key {
+            self.lock_lanes(&sorted, &mut tx).await?;
+        }
+        let mut written = 0;
+        if !sorted.published.is_empty() {
+            let published = self.published(&sorted)?;
+            written += published.execute(tx.connection()).await.map_err(&failed)?.rows_affected();
+        }
+        let unpublished = self.unpublished(&sorted)?;
+        written += unpublished.execute(tx.connection()).await.map_err(&failed)?.rows_affected();
+        tx.commit().await.map_err(&failed)?;
+        Ok(Settled { lapsed: expected.saturating_sub(written) })
+    }
+}
+
+impl Leased {
+    /// A record that goes back opens its key to the next claim. One that runs at this very moment would
+    /// see half of what is settled here, and might take a later record of the key and leave the earlier.
+    async fn lock_lanes(&self, sorted: &Sorted<'_>, tx: &mut Tx) -> Result<(), StoreError> {
+        let failed = store_error("settle a claim", &self.inner.name());
+        let back = sorted.failed.iter().map(|failed| failed.record).chain(sorted.released.iter().copied());
+        let back: Vec<&Record> = back.collect();
+        let text: Arc<str> = format!(
+            "SELECT pg_advisory_xact_lock({}, l.lane) FROM ({}) AS l",
+            lock_class(&self.inner.options.layout),
+            self.ready.statements.lanes_of
+        )
+        .into();
+        let lock = IdList::new(self.ready.id_kind, ids(&back))?.bind(query(&text));
+        lock.execute(tx.connection()).await.map(drop).map_err(&failed)
+    }
+
+    fn published(&self, sorted: &Sorted<'_>) -> Result<PgQuery, StoreError> {
+        let update = query(&self.ready.statements.settle_published);
+        let update = IdList::new(self.ready.id_kind, ids(&sorted.published))?.bind(update);
+        Ok(update.bind(self.token))
+    }
+
+    /// One statement for what is tried again, dead, or given back.
+    fn unpublished(&self, sorted: &Sorted<'_>) -> Result<PgQuery, StoreError> {
+        let State::Status { failed, dead, .. } = &self.inner.options.layout.state else {
+            return Err(StoreError::Mismatch("a lease needs a status column".into()));
+        };
+        let mut ids = Vec::new();
+        let mut rows: (Vec<&str>, Vec<Option<i32>>, Vec<i64>, Vec<Option<&str>>) = Default::default();
+        for fate in &sorted.failed {
+            ids.push(&fate.record.id);
+            rows.0.push(if fate.dead { dead } else { failed });
+            rows.1.push(Some(fate.attempts));
+            rows.2.push(fate.wait_micros());
+            rows.3.push(Some(fate.error));
+        }
+        for record in &sorted.released {
+            ids.push(&record.id);
+            rows.0.push(failed);
+            rows.1.push(None);
+            rows.2.push(0);
+            rows.3.push(None);
+        }
+        let update = query(&self.ready.statements.settle_failed);
+        let update = IdList::new(self.ready.id_kind, ids)?.bind(update).bind(self.token);
+        let owned = |texts: Vec<Option<&str>>| -> Vec<Option<String>> {
+            texts.into_iter().map(|text| text.map(Into::into)).collect()
+        };
+        let states: Vec<String> = rows.0.into_iter().map(Into::into).collect();
+        Ok(update.bind(states).bind(rows.1).bind(rows.2).bind(owned(rows.3)))
+    }
+}
+
+impl Type<Postgres> for Token {
+    fn type_info() -> PgTypeInfo {
+        PgTypeInfo::with_name("timestamptz")
+    }
+}
+
+impl Encode<'_, Postgres> for Token {
+    fn encode_by_ref(&self, buffer: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError> {
+        Encode::<Postgres>::encode(self.0, buffer)
+    }
+}

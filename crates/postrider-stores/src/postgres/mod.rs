@@ -1,0 +1,128 @@
+//! Outboxes in Postgres, 13 and later.
+//!
+//! Nothing outlives a transaction but prepared statements, so poolers in transaction mode work. Those that do
+//! not track prepared statements (PgBouncer before 1.21) need `?statement-cache-capacity=0` in the URL.
+
+mod check;
+mod claim;
+mod connect;
+mod dead;
+mod emit;
+mod error;
+mod hold;
+mod ids;
+mod lease;
+mod outbox;
+mod resting;
+mod rows;
+mod schema;
+mod shape;
+mod trace;
+mod tx;
+mod upkeep;
+mod wake;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use postrider_core::layout::ClaimMode;
+use postrider_core::{Backlog, Claim, Layout, OnDead, OutboxStore, StoreError, Want};
+pub use sqlx::{PgConnection, PgPool};
+
+pub use check::{Finding, Level};
+pub use connect::connect;
+pub use emit::Outbox;
+pub use schema::{InitOptions, ddl, init};
+pub use wake::Wake;
+
+use outbox::Ready;
+use resting::Resting;
+
+/// How a store works on its outbox.
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub layout: Layout,
+    /// A record that failed this often is dead. Must be what the relay's retry policy says.
+    pub max_attempts: u32,
+    pub on_dead: OnDead,
+    /// In lease mode, how long a claim is safe from others.
+    pub lease: Duration,
+    /// In hold mode, how long a claim may keep its transaction open. A little later the server ends
+    /// the session, so that a relay that hangs does not hold its records for ever.
+    pub hold_max: Duration,
+}
+
+impl Options {
+    pub fn new(layout: Layout) -> Self {
+        Self {
+            max_attempts: layout.defaults.max_attempts.unwrap_or(25),
+            on_dead: OnDead::Park,
+            lease: Duration::from_secs(60),
+            hold_max: Duration::from_secs(60),
+            layout,
+        }
+    }
+}
+
+/// One outbox table. Cheap to clone; clones share what was read of the table.
+#[derive(Debug, Clone)]
+pub struct PostgresStore {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    pool: PgPool,
+    options: Options,
+    /// What was read of the table, until a statement shows that it has changed.
+    ready: tokio::sync::Mutex<Option<Arc<Ready>>>,
+    resting: Mutex<Resting>,
+}
+
+impl PostgresStore {
+    /// Does no I/O: the table is looked at when it is first needed.
+    pub fn new(pool: PgPool, options: Options) -> Self {
+        let options = Options { max_attempts: options.max_attempts.max(1), ..options };
+        let ready = tokio::sync::Mutex::default();
+        Self { inner: Arc::new(Inner { pool, options, ready, resting: Mutex::default() }) }
+    }
+
+    /// Compares the layout with the table, its privileges and indexes, and looks for settings that lose
+    /// or reorder events.
+    pub async fn check(&self) -> Result<Vec<Finding>, StoreError> {
+        check::findings(&self.inner).await
+    }
+
+    /// Wakes when rows are inserted, where `init` has set up the notifying trigger. A hint that shortens
+    /// the wait: polling stays the truth.
+    pub fn listen(&self) -> Wake {
+        Wake::start(&self.inner.pool, &self.inner.options.layout.table)
+    }
+}
+
+#[async_trait]
+impl OutboxStore for PostgresStore {
+    async fn claim(&self, want: Want) -> Result<Option<Box<dyn Claim>>, StoreError> {
+        let ready = self.inner.ready().await?;
+        let claimed = match self.inner.options.layout.claim {
+            ClaimMode::Hold => hold::claim(&self.inner, ready, want).await,
+            ClaimMode::Lease => lease::claim(&self.inner, ready, want).await,
+        };
+        self.inner.forget_if_stale(claimed).await
+    }
+
+    async fn purge(&self, keep: Duration, limit: u32) -> Result<u64, StoreError> {
+        let ready = self.inner.ready().await?;
+        self.inner.forget_if_stale(upkeep::purge(&self.inner, &ready, keep, limit).await).await
+    }
+
+    async fn backlog(&self) -> Result<Backlog, StoreError> {
+        let ready = self.inner.ready().await?;
+        self.inner.forget_if_stale(upkeep::backlog(&self.inner, &ready).await).await
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        upkeep::ping(&self.inner.pool).await
+    }
+}

@@ -1,0 +1,72 @@
+//! What a store knows of its table, read once and kept until it proves wrong.
+
+use std::sync::Arc;
+
+use postrider_core::StoreError;
+use sqlx::AssertSqlSafe;
+
+use super::error::{is_stale, store_error};
+use super::ids::PgQuery;
+use super::{Inner, Options, check, shape};
+use crate::sql::dialect::POSTGRES;
+use crate::sql::statement::{Rules, Statements, Writer};
+use crate::sql::table::{Kind, Table};
+
+#[derive(Debug)]
+pub(super) struct Ready {
+    pub table: Table,
+    pub statements: Statements,
+    pub id_kind: Kind,
+}
+
+impl Inner {
+    /// The table as it is, or why the layout does not fit it.
+    pub(super) async fn ready(&self) -> Result<Arc<Ready>, StoreError> {
+        let mut known = self.ready.lock().await;
+        if let Some(ready) = &*known {
+            return Ok(ready.clone());
+        }
+        let layout = &self.options.layout;
+        let failed = store_error("read the table's columns", &self.name());
+        let mut connection = self.pool.acquire().await.map_err(&failed)?;
+        let table = shape::read(&mut connection, layout).await.map_err(&failed)?;
+        drop(connection);
+        let mut table = check::fitting(&self.options, table)?;
+        table.claim_index = shape::has_claim_index(&self.pool, &writer(&self.options, &table))
+            .await
+            .map_err(&failed)?;
+        let ready = Arc::new(Ready {
+            statements: writer(&self.options, &table).statements(),
+            id_kind: table.kind(&layout.columns.id),
+            table,
+        });
+        *known = Some(ready.clone());
+        Ok(ready)
+    }
+
+    /// After a mismatch the table is read anew: a migration may have run.
+    pub(super) async fn forget_if_stale<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+        if result.as_ref().is_err_and(is_stale) {
+            *self.ready.lock().await = None;
+        }
+        result
+    }
+
+    pub(super) fn name(&self) -> String {
+        self.options.layout.table.to_string()
+    }
+}
+
+pub(super) fn writer<'a>(options: &'a Options, table: &'a Table) -> Writer<'a> {
+    let rules = Rules {
+        max_attempts: options.max_attempts,
+        on_dead: options.on_dead,
+        lease: options.lease,
+    };
+    Writer { layout: &options.layout, table, dialect: &POSTGRES, rules }
+}
+
+/// A statement of ours: put together from checked and quoted names only.
+pub(super) fn query(text: &Arc<str>) -> PgQuery {
+    sqlx::query(AssertSqlSafe(text.clone()))
+}

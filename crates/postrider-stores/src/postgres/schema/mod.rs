@@ -1,0 +1,167 @@
+//! Creating tables: only on demand, never altering a table that is there already, and safe from any
+//! number of processes at once.
+
+mod presets;
+
+use postrider_core::layout::{Identifier, TableName};
+use postrider_core::{Layout, StoreError};
+use sqlx::{AssertSqlSafe, PgPool};
+
+use super::error::{code, store_error};
+use super::outbox::writer;
+use super::tx::Tx;
+use super::wake::channel;
+use super::{Options, shape};
+use crate::sql::statement::{claim_index, literal, suffixed, troubled_index, troubles_table};
+use crate::sql::table::Table;
+
+/// Another process that creates the same tables makes us try again; it needs few tries to finish.
+const TRIES_MAX: u32 = 20;
+
+/// What `init` does besides creating the tables that a layout needs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct InitOptions {
+    /// Creates the indexes that claims want, also on a table that was there before. Writers wait while
+    /// they are built; on a busy table use the statements that `check` prints instead.
+    pub claim_index: bool,
+    /// Creates a trigger that notifies listening relays once per inserting statement. It takes a lock at
+    /// commit that all notifying transactions of the server share.
+    pub notify: bool,
+}
+
+/// The statements of [`init`], each of which may be run again. For a `custom` layout they leave the
+/// outbox table itself to its owner.
+pub fn ddl(layout: &Layout, options: &InitOptions) -> Vec<String> {
+    let table = Table::unseen(&layout.table);
+    let mut statements: Vec<String> = schema(&layout.table).into_iter().collect();
+    for statement in presets::table(layout).into_iter().chain(beside(layout, options, &table)) {
+        if !statements.contains(&statement) {
+            statements.push(statement);
+        }
+    }
+    statements
+}
+
+/// Creates what a layout needs and the database lacks, all of it or nothing.
+pub async fn init(pool: &PgPool, layout: &Layout, options: &InitOptions) -> Result<(), StoreError> {
+    let failed = store_error("create tables", &layout.table.to_string());
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match create(pool, layout, options).await {
+            Err(error) if is_race(&error) && tries < TRIES_MAX => {}
+            result => return result.map_err(failed),
+        }
+    }
+}
+
+async fn create(pool: &PgPool, layout: &Layout, options: &InitOptions) -> Result<(), sqlx::Error> {
+    let (mut tx, _) = Tx::begin(pool, "BEGIN ISOLATION LEVEL READ COMMITTED".into()).await?;
+    let found = shape::read(tx.connection(), layout).await?;
+    let mut statements: Vec<String> = schema(&layout.table).into_iter().collect();
+    if found.is_none() {
+        statements.extend(presets::table(layout));
+    }
+    let table = found.unwrap_or_else(|| Table::unseen(&layout.table));
+    statements.extend(beside(layout, options, &table));
+    for statement in statements {
+        sqlx::raw_sql(AssertSqlSafe(statement)).execute(tx.connection()).await?;
+    }
+    tx.commit().await
+}
+
+/// Whether somebody else has just created what we were about to.
+fn is_race(error: &sqlx::Error) -> bool {
+    // Unique violation in the catalogue; duplicate table, object, schema, function; a catalogue row
+    // "concurrently updated"; deadlock.
+    let codes = ["23505", "42P07", "42710", "42P06", "42723", "XX000", "40P01"];
+    code(error).is_some_and(|code| codes.contains(&code.as_str()))
+}
+
+/// What stands beside the outbox table.
+fn beside(layout: &Layout, options: &InitOptions, table: &Table) -> Vec<String> {
+    let mut statements = Vec::new();
+    if layout.needs_troubles() {
+        statements.extend(troubles(&layout.table));
+    }
+    if options.claim_index {
+        let options = Options::new(layout.clone());
+        let writer = writer(&options, table);
+        let indexes = [Some(claim_index(&writer)), troubled_index(&writer)];
+        let name = layout.table.quoted();
+        statements.extend(indexes.into_iter().flatten().map(|index| index.create("IF NOT EXISTS", &name)));
+    }
+    if options.notify {
+        statements.extend(notify(&layout.table));
+    }
+    statements
+}
+
+/// Asks before it creates: the right to create schemas is not needed for one that is there.
+fn schema(table: &TableName) -> Option<String> {
+    let schema = table.schema.as_ref()?;
+    Some(block(&format!(
+        "BEGIN\n  IF to_regnamespace({}) IS NULL THEN\n    CREATE SCHEMA {};\n  END IF;\nEND",
+        literal(&schema.quoted()),
+        schema.quoted()
+    )))
+}
+
+fn troubles(outbox: &TableName) -> [String; 2] {
+    let table = troubles_table(outbox);
+    let index = suffixed(&table.name, "_key");
+    [
+        format!(
+            "CREATE TABLE IF NOT EXISTS {} (\n  outbox text NOT NULL,\n  record_id text NOT NULL,\n  key text,\n  \
+             attempts integer NOT NULL,\n  next_attempt_at timestamptz NOT NULL,\n  last_error text,\n  \
+             dead boolean NOT NULL DEFAULT false,\n  created_at timestamptz NOT NULL DEFAULT now(),\n  \
+             PRIMARY KEY (outbox, record_id)\n)",
+            table.quoted()
+        ),
+        format!("CREATE INDEX IF NOT EXISTS {} ON {} (outbox, key)", index.quoted(), table.quoted()),
+    ]
+}
+
+fn notify(outbox: &TableName) -> [String; 2] {
+    let name = suffixed(&outbox.name, "_postrider_notify");
+    let function = outbox.sibling(name.clone()).quoted();
+    let table = outbox.quoted();
+    [
+        format!(
+            "CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql AS {}",
+            quote(&format!(
+                "BEGIN\n  PERFORM pg_notify({}, '');\n  RETURN NULL;\nEND",
+                literal(&channel(&outbox.name))
+            ))
+        ),
+        block(&format!(
+            "BEGIN\n  IF NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = {}::regclass AND tgname = {}) THEN\n    \
+             CREATE TRIGGER {} AFTER INSERT ON {table} FOR EACH STATEMENT EXECUTE FUNCTION {function}();\n  END IF;\nEND",
+            literal(&table),
+            literal(name.as_str()),
+            name.quoted(),
+        )),
+    ]
+}
+
+fn block(body: &str) -> String {
+    format!("DO {}", quote(body))
+}
+
+/// A text as one literal, readable where it can be.
+fn quote(text: &str) -> String {
+    const TAG: &str = "$postrider$";
+    if text.contains(TAG) { literal(text) } else { format!("{TAG}\n{text}\n{TAG}") }
+}
+
+/// An enum type beside the table.
+fn enum_type(table: &TableName, name: &str, labels: &[&str]) -> (String, String) {
+    let name: Identifier = name.to_owned().try_into().expect("is a name");
+    let name = table.sibling(name).quoted();
+    let labels: Vec<String> = labels.iter().map(|label| literal(label)).collect();
+    let create = block(&format!(
+        "BEGIN\n  CREATE TYPE {name} AS ENUM ({});\nEXCEPTION WHEN duplicate_object OR unique_violation THEN\n  NULL;\nEND",
+        labels.join(", ")
+    ));
+    (name, create)
+}

@@ -1,0 +1,258 @@
+//! The tables of the presets, as their source systems state them. Where a source says nothing, JSON is
+//! stored as text (`json` keeps the bytes) and times come from the moment of the insert.
+
+use postrider_core::Layout;
+use postrider_core::layout::{Identifier, State, TableName};
+
+use super::enum_type;
+use crate::postgres::Options;
+use crate::postgres::outbox::writer;
+use crate::sql::statement::{claim_index, literal, suffixed, troubled_index};
+use crate::sql::table::Table;
+
+const AGGREGATE_TYPES: &[&str] = &[
+    "vendor_order",
+    "checkout_group",
+    "license",
+    "store",
+    "media",
+    "ledger_event",
+    "notification",
+    "ad",
+];
+
+const EVENT_TYPES: &[&str] = &[
+    "order_created",
+    "order_state_changed",
+    "line_item_state_changed",
+    "license_status_changed",
+    "media_uploaded",
+    "payment_settled",
+    "cash_collected",
+    "vendor_payout_recorded",
+    "notification_requested",
+    "order_expired",
+    "order_canceled",
+    "reservation_released",
+    "ad_created",
+    "ad_updated",
+    "ad_paused",
+    "ad_activated",
+    "ad_expired",
+    "ad_daily_rollup_ready",
+];
+
+/// The statements that create a preset's table and what it cannot be without; none for others.
+pub(super) fn table(layout: &Layout) -> Vec<String> {
+    match layout.name.as_str() {
+        "packfinderz" => packfinderz(layout),
+        "talkie" => talkie(layout),
+        "polyshop" => polyshop(layout),
+        "gopipe" => gopipe(layout),
+        "debezium" => debezium(layout),
+        _ => Vec::new(),
+    }
+}
+
+fn packfinderz(layout: &Layout) -> Vec<String> {
+    let columns = &layout.columns;
+    let (event_type, create_event_type) = enum_type(&layout.table, "event_type_enum", EVENT_TYPES);
+    let (aggregate_type, create_aggregate_type) =
+        enum_type(&layout.table, "aggregate_type_enum", AGGREGATE_TYPES);
+    let mut table = Create::new(layout);
+    table.column(&columns.id, "uuid PRIMARY KEY");
+    table.maybe(&columns.event_type, &format!("{event_type} NOT NULL"));
+    table.maybe(&columns.aggregate_type, &format!("{aggregate_type} NOT NULL"));
+    table.maybe(&columns.aggregate_id, "uuid NOT NULL");
+    table.column(&columns.payload, "jsonb NOT NULL");
+    table.column(&columns.created_at, "timestamptz NOT NULL DEFAULT now()");
+    table.state();
+    let mut statements = vec![create_event_type, create_aggregate_type, table.statement()];
+    let published_at = layout.published_at().cloned();
+    let both = columns.aggregate_type.iter().chain(&columns.aggregate_id).collect::<Vec<_>>();
+    for indexed in [published_at.iter().collect(), columns.event_type.iter().collect(), both] {
+        statements.extend(index(layout, &indexed));
+    }
+    statements
+}
+
+fn talkie(layout: &Layout) -> Vec<String> {
+    let columns = &layout.columns;
+    let mut table = Create::new(layout);
+    table.column(&columns.id, "uuid PRIMARY KEY DEFAULT gen_random_uuid()");
+    table.maybe(&columns.topic, "text NOT NULL");
+    table.maybe(&columns.key, "text");
+    table.maybe(&columns.idempotency_key, "text");
+    table.column(&columns.payload, "json NOT NULL");
+    table.state();
+    table.column(&columns.created_at, "timestamptz NOT NULL DEFAULT clock_timestamp()");
+    let mut comment = None;
+    if let (Some(topic), Some(key)) = (&columns.topic, &columns.idempotency_key) {
+        table.constraint(format!("UNIQUE ({}, {})", topic.quoted(), key.quoted()));
+        comment = Some(format!(
+            "COMMENT ON COLUMN {}.{} IS 'An event is recorded once per topic and key; NULL opts out.'",
+            layout.table.quoted(),
+            key.quoted()
+        ));
+    }
+    let mut statements = vec![table.statement()];
+    statements.extend(comment);
+    statements.extend(claim_indexes(layout));
+    statements
+}
+
+fn polyshop(layout: &Layout) -> Vec<String> {
+    let columns = &layout.columns;
+    let mut table = Create::new(layout);
+    table.column(&columns.id, "uuid PRIMARY KEY DEFAULT gen_random_uuid()");
+    table.maybe(&columns.aggregate_id, "text NOT NULL");
+    table.maybe(&columns.event_type, "text NOT NULL");
+    table.maybe(&columns.version, "integer NOT NULL DEFAULT 1");
+    table.column(&columns.payload, "json NOT NULL");
+    table.column(&columns.created_at, "timestamptz NOT NULL DEFAULT clock_timestamp()");
+    table.state();
+    table.maybe(&columns.metadata, "jsonb");
+    let mut statements = vec![table.statement()];
+    statements.extend(claim_indexes(layout));
+    statements
+}
+
+fn gopipe(layout: &Layout) -> Vec<String> {
+    let columns = &layout.columns;
+    let mut table = Create::new(layout);
+    table.column(&columns.id, "bigserial PRIMARY KEY");
+    table.column(&columns.created_at, "timestamptz NOT NULL DEFAULT now()");
+    table.maybe(&columns.topic, "text NOT NULL");
+    table.maybe(&columns.event_type, "text NOT NULL");
+    table.column(&columns.payload, "jsonb NOT NULL");
+    table.maybe(&columns.headers, "jsonb NOT NULL");
+    table.state();
+    let mut statements = vec![table.statement()];
+    statements.extend(claim_indexes(layout));
+    statements.extend(index(layout, &[&columns.created_at]));
+    statements.extend(inbox(&layout.table));
+    statements
+}
+
+/// gopipe keeps the messages that a subscriber has handled beside its outbox.
+fn inbox(outbox: &TableName) -> [String; 2] {
+    let name: Identifier = "processed_messages".to_owned().try_into().expect("is a name");
+    let index = suffixed(&name, "_created_at_idx").quoted();
+    let table = outbox.sibling(name).quoted();
+    [
+        format!(
+            "CREATE TABLE IF NOT EXISTS {table} (\n  subscriber text NOT NULL,\n  message_id text NOT NULL,\n  \
+             created_at timestamptz NOT NULL DEFAULT now(),\n  PRIMARY KEY (subscriber, message_id)\n)"
+        ),
+        format!("CREATE INDEX IF NOT EXISTS {index} ON {table} (created_at)"),
+    ]
+}
+
+fn debezium(layout: &Layout) -> Vec<String> {
+    let columns = &layout.columns;
+    let mut table = Create::new(layout);
+    table.column(&columns.id, "uuid PRIMARY KEY");
+    table.maybe(&columns.aggregate_type, "varchar(255) NOT NULL");
+    table.maybe(&columns.aggregate_id, "varchar(255) NOT NULL");
+    table.maybe(&columns.event_type, "varchar(255) NOT NULL");
+    table.column(&columns.payload, "jsonb");
+    table.column(&columns.created_at, "timestamptz NOT NULL DEFAULT clock_timestamp()");
+    table.state();
+    let mut statements = vec![table.statement()];
+    statements.extend(claim_indexes(layout));
+    statements
+}
+
+fn claim_indexes(layout: &Layout) -> Vec<String> {
+    let options = Options::new(layout.clone());
+    let unseen = Table::unseen(&layout.table);
+    let writer = writer(&options, &unseen);
+    let name = layout.table.quoted();
+    let indexes = [Some(claim_index(&writer)), troubled_index(&writer)];
+    indexes.into_iter().flatten().map(|index| index.create("IF NOT EXISTS", &name)).collect()
+}
+
+/// An index of the source system's own, named as Postgres would.
+fn index(layout: &Layout, columns: &[&Identifier]) -> Option<String> {
+    let first = columns.first()?;
+    let joined: Vec<&str> = columns.iter().map(|column| column.as_str()).collect();
+    let suffix = format!("_{}_idx", joined.join("_"));
+    let suffix = if suffix.len() < 48 { suffix } else { format!("_{}_idx", first.as_str().len()) };
+    let quoted: Vec<String> = columns.iter().map(|column| column.quoted()).collect();
+    Some(format!(
+        "CREATE INDEX IF NOT EXISTS {} ON {} ({})",
+        suffixed(&layout.table.name, &suffix).quoted(),
+        layout.table.quoted(),
+        quoted.join(", ")
+    ))
+}
+
+/// A table in the making. A column that plays two roles is made once.
+struct Create<'a> {
+    layout: &'a Layout,
+    names: Vec<&'a Identifier>,
+    lines: Vec<String>,
+}
+
+impl<'a> Create<'a> {
+    fn new(layout: &'a Layout) -> Self {
+        Self { layout, names: Vec::new(), lines: Vec::new() }
+    }
+
+    fn column(&mut self, name: &'a Identifier, definition: &str) {
+        if !self.names.contains(&name) {
+            self.names.push(name);
+            self.lines.push(format!("{} {definition}", name.quoted()));
+        }
+    }
+
+    fn maybe(&mut self, name: &'a Option<Identifier>, definition: &str) {
+        if let Some(name) = name {
+            self.column(name, definition);
+        }
+    }
+
+    fn constraint(&mut self, definition: String) {
+        self.lines.push(definition);
+    }
+
+    /// The columns that a record's state is written in.
+    fn state(&mut self) {
+        let columns = &self.layout.columns;
+        match &self.layout.state {
+            State::Timestamp { published_at } => self.column(published_at, "timestamptz"),
+            State::Flag { published, published_at, .. } => {
+                self.column(published, "boolean NOT NULL DEFAULT false");
+                self.maybe(published_at, "timestamptz");
+            }
+            State::Status { column, pending, retry_at, last_attempt_at, published_at, .. } => {
+                self.column(column, &self.status(column, pending));
+                self.column(retry_at, "timestamptz NOT NULL DEFAULT now()");
+                self.column(last_attempt_at, "timestamptz");
+                self.maybe(published_at, "timestamptz");
+            }
+            State::Delete => {}
+        }
+        self.maybe(&columns.attempts, "integer NOT NULL DEFAULT 0");
+        self.maybe(&columns.last_error, "text");
+    }
+
+    fn status(&self, column: &Identifier, first: &str) -> String {
+        let State::Status { pending, publishing, published, failed, dead, .. } = &self.layout.state else {
+            return "text".into();
+        };
+        let words: Vec<String> =
+            [pending, publishing, published, failed, dead].map(|word| literal(word)).into();
+        format!(
+            "text NOT NULL DEFAULT {} CHECK ({} IN ({}))",
+            literal(first),
+            column.quoted(),
+            words.join(", ")
+        )
+    }
+
+    fn statement(&self) -> String {
+        let table = self.layout.table.quoted();
+        format!("CREATE TABLE IF NOT EXISTS {table} (\n  {}\n)", self.lines.join(",\n  "))
+    }
+}

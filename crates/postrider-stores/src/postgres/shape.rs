@@ -1,0 +1,143 @@
+//! Reads a table's shape from the catalogue. Never fails for a table that is not there: emit asks in the
+//! caller's transaction, which an error would end.
+
+use postrider_core::Layout;
+use sqlx::postgres::PgRow;
+use sqlx::{PgConnection, PgPool, Row as _};
+
+use super::tx::Tx;
+use crate::sql::statement::{Writer, troubles_table};
+use crate::sql::table::{Column, Kind, Table, Troubles};
+
+const TABLE: &str = "
+SELECT format('%I.%I', n.nspname, c.relname), has_table_privilege(c.oid, 'DELETE'), to_regclass($2) IS NOT NULL,
+  coalesce(has_table_privilege(to_regclass($2), 'SELECT') AND has_table_privilege(to_regclass($2), 'INSERT')
+    AND has_table_privilege(to_regclass($2), 'UPDATE') AND has_table_privilege(to_regclass($2), 'DELETE'), false),
+  quote_ident(current_user)
+FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+WHERE c.oid = to_regclass($1)";
+
+const COLUMNS: &str = "
+SELECT a.attname::text, base.typname::text, base.typtype = 'e', format_type(a.atttypid, -1), NOT a.attnotnull,
+  CASE WHEN a.attidentity <> '' THEN 'identity' ELSE pg_get_expr(d.adbin, d.adrelid) END,
+  CASE WHEN base.typname IN ('varchar', 'bpchar') AND a.atttypmod > 4 THEN a.atttypmod - 4 END,
+  ARRAY(SELECT e.enumlabel::text FROM pg_catalog.pg_enum AS e WHERE e.enumtypid = base.oid ORDER BY e.enumsortorder),
+  EXISTS (
+    SELECT FROM pg_catalog.pg_depend AS x JOIN pg_catalog.pg_sequence AS s ON s.seqcache > 1
+      AND (x.classid = 'pg_catalog.pg_attrdef'::regclass AND x.objid = d.oid AND x.refobjid = s.seqrelid
+        OR x.objid = s.seqrelid AND x.refobjid = a.attrelid AND x.refobjsubid = a.attnum)),
+  has_column_privilege(a.attrelid, a.attnum, 'SELECT'), has_column_privilege(a.attrelid, a.attnum, 'UPDATE'),
+  has_column_privilege(a.attrelid, a.attnum, 'INSERT')
+FROM pg_catalog.pg_attribute AS a
+JOIN pg_catalog.pg_type AS own ON own.oid = a.atttypid
+JOIN pg_catalog.pg_type AS base ON base.oid = coalesce(nullif(own.typbasetype, 0), own.oid)
+LEFT JOIN pg_catalog.pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY a.attnum";
+
+/// The table that a layout names, or nothing where there is none.
+pub(super) async fn read(
+    connection: &mut PgConnection,
+    layout: &Layout,
+) -> Result<Option<Table>, sqlx::Error> {
+    let name = layout.table.quoted();
+    let troubles = troubles_table(&layout.table).quoted();
+    let found = sqlx::query(TABLE).bind(&name).bind(troubles).fetch_optional(&mut *connection).await?;
+    let Some(row) = found else { return Ok(None) };
+    let columns = sqlx::query(COLUMNS).bind(&name).fetch_all(&mut *connection).await?;
+    Ok(Some(Table {
+        full_name: row.try_get(0)?,
+        may_delete: row.try_get(1)?,
+        troubles: match (row.try_get(2)?, row.try_get(3)?) {
+            (false, _) => Troubles::Missing,
+            (true, false) => Troubles::Unreadable,
+            (true, true) => Troubles::Ready,
+        },
+        role: row.try_get(4)?,
+        columns: columns.iter().map(column).collect::<Result<_, _>>()?,
+        claim_index: false,
+    }))
+}
+
+fn column(row: &PgRow) -> Result<Column, sqlx::Error> {
+    let chars_max: Option<i32> = row.try_get(6)?;
+    Ok(Column {
+        name: row.try_get(0)?,
+        kind: kind(row.try_get(1)?, row.try_get(2)?),
+        sql_type: row.try_get(3)?,
+        nullable: row.try_get(4)?,
+        default: row.try_get(5)?,
+        chars_max: chars_max.and_then(|chars| u32::try_from(chars).ok()),
+        labels: row.try_get(7)?,
+        sequence_cached: row.try_get(8)?,
+        may_select: row.try_get(9)?,
+        may_update: row.try_get(10)?,
+        may_insert: row.try_get(11)?,
+    })
+}
+
+fn kind(type_name: &str, is_enum: bool) -> Kind {
+    match type_name {
+        _ if is_enum => Kind::Enum,
+        "uuid" => Kind::Uuid,
+        "int2" | "int4" | "int8" => Kind::Int,
+        "text" | "varchar" | "bpchar" | "name" => Kind::Text,
+        "json" => Kind::Json,
+        "jsonb" => Kind::Jsonb,
+        "bytea" => Kind::Bytes,
+        "bool" => Kind::Bool,
+        "timestamptz" => Kind::Time,
+        "timestamp" => Kind::LocalTime,
+        _ => Kind::Other,
+    }
+}
+
+/// Asks the planner whether the claim can walk an index in order, and whether that index holds pending
+/// records only: one of all records would be walked from the oldest published one on.
+pub(super) async fn has_claim_index(pool: &PgPool, writer: &Writer<'_>) -> Result<bool, sqlx::Error> {
+    let plan = explain(pool, &writer.claim_probe()).await?;
+    if plan.iter().any(|node| matches!(node.kind.as_str(), "Sort" | "Seq Scan")) {
+        return Ok(false);
+    }
+    let names: Vec<String> = plan.into_iter().filter_map(|node| node.index).collect();
+    let fit: i64 = sqlx::query_scalar(
+        "SELECT count(*) FROM pg_catalog.pg_index AS i WHERE i.indrelid = to_regclass($1) AND i.indexrelid IN \
+         (SELECT c.oid FROM pg_catalog.pg_class AS c WHERE c.relname = ANY($2)) AND (i.indpred IS NOT NULL OR NOT $3)",
+    )
+    .bind(writer.layout.table.quoted())
+    .bind(&names)
+    .bind(writer.claim_index_condition().is_some())
+    .fetch_one(pool)
+    .await?;
+    Ok(fit > 0)
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Node {
+    pub kind: String,
+    pub index: Option<String>,
+}
+
+/// The nodes of a select's plan, if it prefers any index over none.
+pub(super) async fn explain(pool: &PgPool, select: &str) -> Result<Vec<Node>, sqlx::Error> {
+    let text = format!(
+        "BEGIN; SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off; SET LOCAL enable_bitmapscan = off; \
+         EXPLAIN (FORMAT JSON) {select}"
+    );
+    let (tx, rows) = Tx::begin(pool, text.into()).await?;
+    let json: String = rows.first().map_or(Ok(String::new()), |row| row.try_get_unchecked(0))?;
+    tx.rollback().await?;
+    let plan: serde_json::Value =
+        serde_json::from_str(&json).map_err(|error| sqlx::Error::Decode(error.into()))?;
+    let mut nodes = Vec::new();
+    collect(&plan[0]["Plan"], &mut nodes);
+    Ok(nodes)
+}
+
+fn collect(node: &serde_json::Value, nodes: &mut Vec<Node>) {
+    let text = |name: &str| node[name].as_str().map(ToOwned::to_owned);
+    nodes.push(Node { kind: text("Node Type").unwrap_or_default(), index: text("Index Name") });
+    for child in node["Plans"].as_array().into_iter().flatten() {
+        collect(child, nodes);
+    }
+}

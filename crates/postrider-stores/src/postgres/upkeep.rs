@@ -1,0 +1,47 @@
+//! Cleaning up and counting.
+
+use std::time::Duration;
+
+use postrider_core::{Backlog, StoreError};
+use sqlx::{PgPool, Row as _};
+
+use super::Inner;
+use super::error::store_error;
+use super::outbox::{Ready, query};
+
+pub(super) async fn purge(
+    inner: &Inner,
+    ready: &Ready,
+    keep: Duration,
+    limit: u32,
+) -> Result<u64, StoreError> {
+    let Some(purge) = &ready.statements.purge else { return Ok(0) };
+    let failed = store_error("purge published records", &inner.name());
+    let keep = i64::try_from(keep.as_micros()).unwrap_or(i64::MAX);
+    let purge = query(purge).bind(i64::from(limit)).bind(keep);
+    Ok(purge.execute(&inner.pool).await.map_err(&failed)?.rows_affected())
+}
+
+pub(super) async fn backlog(inner: &Inner, ready: &Ready) -> Result<Backlog, StoreError> {
+    let failed = store_error("count the backlog", &inner.name());
+    let mut count = query(&ready.statements.backlog);
+    if inner.options.layout.needs_troubles() {
+        count = count.bind(ready.table.full_name.clone());
+    }
+    let row = count.fetch_one(&inner.pool).await.map_err(&failed)?;
+    let number = |position: usize| -> Result<u64, StoreError> {
+        let number: i64 = row.try_get(position).map_err(&failed)?;
+        Ok(u64::try_from(number).unwrap_or(0))
+    };
+    let oldest: Option<i64> = row.try_get(1).map_err(&failed)?;
+    Ok(Backlog {
+        pending: number(0)?,
+        // A clock that was set back makes no record younger than new.
+        oldest_age: oldest.map(|micros| Duration::from_micros(u64::try_from(micros).unwrap_or(0))),
+        dead: number(2)?,
+    })
+}
+
+pub(super) async fn ping(pool: &PgPool) -> Result<(), StoreError> {
+    sqlx::query("SELECT 1").execute(pool).await.map(drop).map_err(StoreError::unavailable)
+}

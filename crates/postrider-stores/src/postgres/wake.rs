@@ -1,0 +1,69 @@
+//! Hints that new records have come.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use postrider_core::layout::{Identifier, TableName};
+use sqlx::PgPool;
+use sqlx::postgres::{PgListener, PgPoolOptions};
+use tokio::sync::Notify;
+use tokio_util::task::AbortOnDropHandle;
+
+/// How long a lost connection rests before it is made again.
+const RECONNECT: Duration = Duration::from_secs(1);
+
+/// Wakes when records may have come. Listens for as long as it lives, on a connection of its own.
+#[derive(Debug)]
+pub struct Wake {
+    notify: Arc<Notify>,
+    _listening: AbortOnDropHandle<()>,
+}
+
+impl Wake {
+    /// Must be called within a runtime.
+    pub(super) fn start(pool: &PgPool, table: &TableName) -> Self {
+        let notify = Arc::new(Notify::new());
+        // Not one of the pool's connections: it would be missing there for good.
+        let own = PgPoolOptions::new()
+            .max_connections(1)
+            .max_lifetime(None)
+            .idle_timeout(None)
+            .connect_lazy_with((*pool.connect_options()).clone());
+        let channel = channel(&table.name);
+        let task = tokio::spawn(listen(own, channel, notify.clone()));
+        Self { notify, _listening: AbortOnDropHandle::new(task) }
+    }
+
+    /// Returns when records may have come since the last call.
+    pub async fn woken(&self) {
+        self.notify.notified().await;
+    }
+}
+
+/// What the trigger notifies and the relay listens to. Channel names have the length of other names.
+pub(super) fn channel(table: &Identifier) -> String {
+    const PREFIX: &str = "postrider_";
+    let name = table.as_str();
+    format!("{PREFIX}{}", &name[..name.floor_char_boundary(63 - PREFIX.len())])
+}
+
+async fn listen(pool: PgPool, channel: String, notify: Arc<Notify>) {
+    loop {
+        if let Err(error) = receive(&pool, &channel, &notify).await {
+            tracing::debug!(%error, channel, "not listening; polling goes on");
+        }
+        tokio::time::sleep(RECONNECT).await;
+    }
+}
+
+async fn receive(pool: &PgPool, channel: &str, notify: &Notify) -> Result<(), sqlx::Error> {
+    let mut listener = PgListener::connect_with(pool).await?;
+    listener.listen(channel).await?;
+    loop {
+        // What came before it listened, or while the connection was lost, was not heard.
+        notify.notify_one();
+        while listener.try_recv().await?.is_some() {
+            notify.notify_one();
+        }
+    }
+}

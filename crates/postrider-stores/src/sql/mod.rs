@@ -1,0 +1,17 @@
+//! Statements for a layout, as text. Nothing here knows a driver or does I/O: a layout, a dialect and
+//! what is known of the real table go in, text comes out.
+
+pub(crate) mod dialect;
+pub(crate) mod draft;
+pub(crate) mod fit;
+pub(crate) mod json;
+pub(crate) mod selection;
+pub(crate) mod statement;
+pub(crate) mod table;
+
+/// Hash classes of keys. A constant of the protocol, not a setting: two relays that disagreed on it
+/// would hold one key under two locks.
+pub(crate) const LANES: u32 = 32;
+
+/// Where retries and deaths are kept for tables that have no columns for them.
+pub(crate) const TROUBLES: &str = "postrider_troubles";

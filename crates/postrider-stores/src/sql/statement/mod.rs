@@ -1,0 +1,232 @@
+//! The statements of an outbox, from its layout. `o` is the outbox, `t` the troubles, `f` fates.
+
+mod claim;
+mod dead;
+mod insert;
+mod settle;
+#[cfg(test)]
+mod tests;
+mod upkeep;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use postrider_core::layout::{Identifier, State, TableName};
+use postrider_core::{Layout, OnDead, Ordering};
+
+use super::dialect::Dialect;
+use super::selection::Selection;
+use super::table::{Kind, Table};
+use super::{LANES, TROUBLES};
+
+pub(crate) use insert::insert;
+pub(crate) use upkeep::{claim_index, suffixed, troubled_index};
+
+/// What the statements of a store depend on besides the layout.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rules {
+    pub max_attempts: u32,
+    pub on_dead: OnDead,
+    pub lease: Duration,
+}
+
+/// Every statement of a store. Comments give the parameters; `ids` are of [`Writer::id_list`]'s type.
+#[derive(Debug, Clone)]
+pub(crate) struct Statements {
+    pub selection: Selection,
+    /// limit, lanes or NULL for all; then with troubles: outbox; with rests: ids, keys.
+    pub claim: Arc<str>,
+    /// outbox, record ids as text → record id, attempts, whether it may not be tried now.
+    pub troubles_of: Arc<str>,
+    /// ids; in lease mode also the token.
+    pub settle_published: Arc<str>,
+    /// See `settle.rs`: hold and lease differ.
+    pub settle_failed: Arc<str>,
+    /// outbox, record ids as text.
+    pub forget_troubles: Arc<str>,
+    /// ids → their lanes, ascending.
+    pub lanes_of: Arc<str>,
+    /// limit, microseconds to keep.
+    pub purge: Option<Arc<str>>,
+    /// With troubles: outbox → pending, microseconds of the oldest or NULL, dead.
+    pub backlog: Arc<str>,
+    pub dead: Dead,
+}
+
+/// With troubles, the last parameter of each is the outbox.
+#[derive(Debug, Clone)]
+pub(crate) struct Dead {
+    /// limit, ids or NULL, event type or NULL, key or NULL.
+    pub list: Arc<str>,
+    /// ids
+    pub resend: Arc<str>,
+    /// ids
+    pub discard: Arc<str>,
+}
+
+/// Writes statements for one outbox.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Writer<'a> {
+    pub layout: &'a Layout,
+    pub table: &'a Table,
+    pub dialect: &'a Dialect,
+    pub rules: Rules,
+}
+
+impl Writer<'_> {
+    pub(crate) fn statements(&self) -> Statements {
+        let selection = Selection::new(self.layout, self.table, self.dialect);
+        Statements {
+            claim: self.claim(&selection).into(),
+            selection,
+            troubles_of: self.troubles_of().into(),
+            settle_published: self.settle_published().into(),
+            settle_failed: self.settle_failed().into(),
+            forget_troubles: self.forget_troubles().into(),
+            lanes_of: self.lanes_of().into(),
+            purge: self.purge().map(Into::into),
+            backlog: self.backlog().into(),
+            dead: Dead {
+                list: self.dead_list().into(),
+                resend: self.dead_resend().into(),
+                discard: self.dead_discard().into(),
+            },
+        }
+    }
+
+    fn name(&self) -> String {
+        self.layout.table.quoted()
+    }
+
+    fn troubles(&self) -> String {
+        troubles_table(&self.layout.table).quoted()
+    }
+
+    fn id(&self, alias: &str) -> String {
+        of(alias, &self.layout.columns.id)
+    }
+
+    /// The key, where records of a key keep their order.
+    fn ordered_key(&self) -> Option<&Identifier> {
+        self.layout.columns.key.as_ref().filter(|_| self.layout.ordering == Ordering::Key)
+    }
+
+    fn order(&self, alias: &str) -> String {
+        let columns: Vec<String> = self.layout.order.iter().map(|column| of(alias, column)).collect();
+        columns.join(", ")
+    }
+
+    /// The element type of a list of ids, as it stands before `[]`.
+    fn id_list(&self) -> String {
+        match self.table.kind(&self.layout.columns.id) {
+            Kind::Uuid => "uuid".into(),
+            Kind::Int => "int8".into(),
+            Kind::Text => "text".into(),
+            _ => format!("text[]::{}", self.table.sql_type(&self.layout.columns.id)),
+        }
+    }
+
+    /// The id that a record's troubles are kept under, as the outbox has it.
+    fn trouble_id(&self) -> String {
+        (self.dialect.cast)("t.record_id", self.table.sql_type(&self.layout.columns.id))
+    }
+
+    fn lane(&self, alias: &str) -> String {
+        let text = |column: &Identifier| (self.dialect.cast)(&of(alias, column), "text");
+        let id = text(&self.layout.columns.id);
+        // Without a key a record is in order with nothing but itself.
+        let key = self.ordered_key().map_or(id.clone(), |key| format!("coalesce({}, {id})", text(key)));
+        format!("{} % {LANES}", (self.dialect.hash)(&key))
+    }
+
+    fn attempts(&self, alias: &str) -> String {
+        let Some(column) = &self.layout.columns.attempts else { return "0".into() };
+        let value = of(alias, column);
+        if self.table.is_nullable(column) { format!("coalesce({value}, 0)") } else { value }
+    }
+
+    /// Records that are not published, by the row's own columns; an index on them serves the claim.
+    fn unpublished(&self, alias: &str) -> String {
+        match &self.layout.state {
+            State::Timestamp { published_at } => format!("{} IS NULL", of(alias, published_at)),
+            State::Flag { published, .. } if self.table.is_nullable(published) => {
+                format!("{} IS NOT TRUE", of(alias, published))
+            }
+            State::Flag { published, .. } => format!("{} = false", of(alias, published)),
+            State::Status { column, pending, failed, publishing, .. } => {
+                is_one_of(&of(alias, column), &[pending, failed, publishing])
+            }
+            State::Delete => "true".into(),
+        }
+    }
+
+    /// Records that may yet be published, by the row's own columns.
+    fn pending(&self, alias: &str) -> String {
+        let unpublished = self.unpublished(alias);
+        match &self.layout.state {
+            State::Timestamp { .. } => {
+                format!("{unpublished} AND {} < {}", self.attempts(alias), self.rules.max_attempts)
+            }
+            _ => unpublished,
+        }
+    }
+
+    /// Dead records. With troubles, `t` must be joined.
+    fn dead(&self, alias: &str) -> String {
+        let unpublished = self.unpublished(alias);
+        match &self.layout.state {
+            State::Timestamp { .. } => {
+                let attempts = self.attempts(alias);
+                // The first comparison is implied, but lets the database see that its index of troubled records
+                // holds all of these.
+                format!("{unpublished} AND {attempts} > 0 AND {attempts} >= {}", self.rules.max_attempts)
+            }
+            State::Flag { published, dead_is_flagged: true, .. } => {
+                let error = self.layout.columns.last_error.as_ref().map(|error| of(alias, error));
+                let error = error.map(|error| format!(" AND {error} IS NOT NULL")).unwrap_or_default();
+                format!("t.dead AND {} = true{error}", of(alias, published))
+            }
+            State::Flag { .. } => format!("t.dead AND {unpublished}"),
+            State::Status { column, dead, .. } => format!("{} = {}", of(alias, column), literal(dead)),
+            State::Delete => "t.dead".into(),
+        }
+    }
+
+    /// `FROM` the outbox, with a record's troubles where they are kept aside.
+    fn from_with_troubles(&self, alias: &str, outbox: u32) -> String {
+        if !self.layout.needs_troubles() {
+            return format!("FROM {} AS {alias} WHERE true", self.name());
+        }
+        format!(
+            "FROM {} AS t JOIN {} AS {alias} ON {} = {} WHERE t.outbox = ${outbox}",
+            self.troubles(),
+            self.name(),
+            self.id(alias),
+            self.trouble_id()
+        )
+    }
+}
+
+/// The side table of an outbox: beside it, in its schema.
+pub(crate) fn troubles_table(outbox: &TableName) -> TableName {
+    let name = TROUBLES.to_owned().try_into().expect("is a name");
+    outbox.sibling(name)
+}
+
+/// A column of the table behind an alias, or on its own.
+fn of(alias: &str, column: &Identifier) -> String {
+    if alias.is_empty() { column.quoted() } else { format!("{alias}.{}", column.quoted()) }
+}
+
+pub(crate) fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+fn is_one_of(value: &str, words: &[&String]) -> String {
+    let words: Vec<String> = words.iter().map(|word| literal(word)).collect();
+    format!("{value} IN ({})", words.join(", "))
+}
+
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,152 @@
+//! Writing fates: one statement for all that were published, one for all that were not. Each touches
+//! only records that are still what the claim left them as.
+
+use postrider_core::layout::State;
+
+use super::{Writer, literal, of};
+
+impl Writer<'_> {
+    /// $1 ids; in lease mode $2 the token.
+    pub(super) fn settle_published(&self) -> String {
+        let mine = (self.dialect.among)(&self.id("o"), 1, &self.id_list());
+        let clock = self.dialect.clock;
+        let set = match &self.layout.state {
+            State::Delete => return format!("DELETE FROM {} AS o WHERE {mine}", self.name()),
+            State::Timestamp { published_at } => format!("{} = {clock}", published_at.quoted()),
+            State::Flag { published, published_at, .. } => {
+                let mut set = format!("{} = true", published.quoted());
+                if let Some(published_at) = published_at {
+                    set += &format!(", {} = {clock}", published_at.quoted());
+                }
+                // An error on a published record would make it look dead.
+                if let Some(error) = &self.layout.columns.last_error {
+                    set += &format!(", {} = NULL", error.quoted());
+                }
+                set
+            }
+            State::Status { column, published, published_at, .. } => {
+                let mut set = format!("{} = {}", column.quoted(), literal(published));
+                if let Some(published_at) = published_at {
+                    set += &format!(", {} = {clock}", published_at.quoted());
+                }
+                set
+            }
+        };
+        format!("UPDATE {} AS o SET {set}\nWHERE {mine} AND {}", self.name(), self.claimed())
+    }
+
+    pub(super) fn settle_failed(&self) -> String {
+        match &self.layout.state {
+            State::Timestamp { .. } => self.settle_failed_by_attempts(),
+            State::Status { .. } => self.settle_failed_by_status(),
+            State::Flag { .. } | State::Delete => self.settle_failed_aside(),
+        }
+    }
+
+    /// What still has to be true of a record that this claim holds.
+    fn claimed(&self) -> String {
+        match &self.layout.state {
+            State::Status { column, publishing, last_attempt_at, .. } => format!(
+                "{} = {} AND {} = $2",
+                of("o", column),
+                literal(publishing),
+                of("o", last_attempt_at)
+            ),
+            _ => self.unpublished("o"),
+        }
+    }
+
+    /// $1 ids, $2 attempts, $3 errors. Enough attempts are death.
+    fn settle_failed_by_attempts(&self) -> String {
+        let fates = (self.dialect.rows)(&[(1, &self.id_list()), (2, "int4"), (3, "text")]);
+        let mut set = Vec::new();
+        if let Some(attempts) = &self.layout.columns.attempts {
+            set.push(format!("{} = f.attempts", attempts.quoted()));
+        }
+        set.extend(self.set_error());
+        format!(
+            "UPDATE {} AS o SET {}\nFROM {fates} AS f(id, attempts, error)\nWHERE {} = f.id AND {}",
+            self.name(),
+            set.join(", "),
+            self.id("o"),
+            self.claimed()
+        )
+    }
+
+    /// $1 ids, $2 token, $3 states, $4 attempts or NULL, $5 microseconds to wait, $6 errors or NULL.
+    fn settle_failed_by_status(&self) -> String {
+        let State::Status { column, retry_at, .. } = &self.layout.state else { return String::new() };
+        let fates = (self.dialect.rows)(&[
+            (1, &self.id_list()),
+            (3, "text"),
+            (4, "int4"),
+            (5, "int8"),
+            (6, "text"),
+        ]);
+        let status = (self.dialect.cast)("f.status", self.table.sql_type(column));
+        let due = (self.dialect.after)(self.dialect.now, "f.wait");
+        let mut set =
+            vec![format!("{} = {status}", column.quoted()), format!("{} = {due}", retry_at.quoted())];
+        if let Some(attempts) = &self.layout.columns.attempts {
+            set.push(format!("{} = coalesce(f.attempts, {})", attempts.quoted(), of("o", attempts)));
+        }
+        set.extend(self.set_error());
+        format!(
+            "UPDATE {} AS o SET {}\nFROM {fates} AS f(id, status, attempts, wait, error)\nWHERE {} = f.id AND {}",
+            self.name(),
+            set.join(", "),
+            self.id("o"),
+            self.claimed()
+        )
+    }
+
+    /// $1 ids, $2 attempts, $3 errors, $4 microseconds to wait, $5 dead, $6 keys, $7 outbox.
+    fn settle_failed_aside(&self) -> String {
+        let fates = (self.dialect.rows)(&[
+            (1, &self.id_list()),
+            (2, "int4"),
+            (3, "text"),
+            (4, "int8"),
+            (5, "bool"),
+            (6, "text"),
+        ]);
+        let mut set: Vec<String> = self.set_error().into_iter().collect();
+        if let State::Flag { published, dead_is_flagged: true, .. } = &self.layout.state {
+            set.push(format!("{} = f.dead", published.quoted()));
+        }
+        let marked = if set.is_empty() {
+            String::new()
+        } else {
+            format!(
+                ", marked AS (\nUPDATE {} AS o SET {} FROM f WHERE {} = f.id AND {})",
+                self.name(),
+                set.join(", "),
+                self.id("o"),
+                self.claimed()
+            )
+        };
+        format!(
+            "WITH f AS (SELECT * FROM {fates} AS f(id, attempts, error, wait, dead, key)){marked}\n\
+             INSERT INTO {} (outbox, record_id, key, attempts, next_attempt_at, last_error, dead)\n\
+             SELECT $7, {}, f.key, f.attempts, {}, f.error, f.dead FROM f\n\
+             ON CONFLICT (outbox, record_id) DO UPDATE SET attempts = excluded.attempts, \
+             next_attempt_at = excluded.next_attempt_at, last_error = excluded.last_error, dead = excluded.dead",
+            self.troubles(),
+            (self.dialect.cast)("f.id", "text"),
+            (self.dialect.after)(self.dialect.clock, "f.wait"),
+        )
+    }
+
+    fn set_error(&self) -> Option<String> {
+        let column = self.layout.columns.last_error.as_ref()?;
+        let kept = format!("coalesce(f.error, {})", of("o", column));
+        let bound = self.table.column(column).and_then(|column| column.chars_max);
+        let error = bound.map_or(kept.clone(), |chars| format!("left({kept}, {chars})"));
+        Some(format!("{} = {error}", column.quoted()))
+    }
+
+    pub(super) fn forget_troubles(&self) -> String {
+        let named = (self.dialect.among)("t.record_id", 2, "text");
+        format!("DELETE FROM {} AS t WHERE t.outbox = $1 AND {named}", self.troubles())
+    }
+}

@@ -1,0 +1,132 @@
+//! Counting, cleaning up, and the indexes that claims want.
+
+use postrider_core::layout::{Identifier, State};
+
+use super::{Writer, is_one_of, literal, of};
+
+impl Writer<'_> {
+    /// $1 limit, $2 microseconds to keep. Nothing is left to purge where publishing deletes.
+    pub(super) fn purge(&self) -> Option<String> {
+        let published = match &self.layout.state {
+            State::Delete => return None,
+            State::Timestamp { published_at } => format!("{} IS NOT NULL", of("o", published_at)),
+            State::Flag { published, dead_is_flagged, .. } => {
+                let error = self.layout.columns.last_error.as_ref().filter(|_| *dead_is_flagged);
+                let alive = error.map(|error| format!(" AND {} IS NULL", of("o", error)));
+                format!("{} = true{}", of("o", published), alive.unwrap_or_default())
+            }
+            State::Status { column, published, .. } => {
+                format!("{} = {}", of("o", column), literal(published))
+            }
+        };
+        let age = of("o", self.layout.published_at().unwrap_or(&self.layout.columns.created_at));
+        Some(format!(
+            "DELETE FROM {table} AS o WHERE {id} = ANY(ARRAY(\n\
+             SELECT {id} FROM {table} AS o WHERE {published} AND {age} < {}\nLIMIT $1 {}))",
+            (self.dialect.after)(self.dialect.now, "-$2::int8"),
+            self.dialect.lock_skipping,
+            table = self.name(),
+            id = self.id("o"),
+        ))
+    }
+
+    /// pending, microseconds since the oldest of them was made, dead. With troubles $1 is the outbox.
+    pub(super) fn backlog(&self) -> String {
+        let created_at = (self.dialect.cast)(&of("o", &self.layout.columns.created_at), "timestamptz");
+        let age = (self.dialect.micros_between)(&format!("min({created_at})"), self.dialect.clock);
+        let not_dead = if self.layout.needs_troubles() {
+            format!(
+                " AND {} NOT IN (SELECT {} {} AND {})",
+                self.id("o"),
+                self.id("b"),
+                self.from_with_troubles("b", 1),
+                self.dead("b")
+            )
+        } else {
+            String::new()
+        };
+        format!(
+            "SELECT count(*) AS pending, {age} AS oldest,\n\
+             (SELECT count(*) {} AND {}) AS dead\n\
+             FROM {} AS o WHERE {}{not_dead}",
+            self.from_with_troubles("b", 1),
+            self.dead("b"),
+            self.name(),
+            self.pending("o"),
+        )
+    }
+
+    /// A select that shows whether the claim finds an index: the same records, in the same order.
+    pub(crate) fn claim_probe(&self) -> String {
+        format!(
+            "SELECT {} FROM {} AS o WHERE {} ORDER BY {} LIMIT 100",
+            self.id("o"),
+            self.name(),
+            self.pending("o"),
+            self.order("o")
+        )
+    }
+}
+
+impl Writer<'_> {
+    /// What an index for the claim must be restricted to.
+    pub(crate) fn claim_index_condition(&self) -> Option<String> {
+        Some(self.unpublished("")).filter(|condition| condition != "true")
+    }
+}
+
+/// The index that the claim walks.
+pub(crate) fn claim_index(writer: &Writer<'_>) -> Index {
+    Index {
+        name: index_name(writer, "claim"),
+        columns: writer.order(""),
+        condition: writer.claim_index_condition(),
+    }
+}
+
+/// The index of records that failed, are dead or are being published, where they stand in the outbox.
+pub(crate) fn troubled_index(writer: &Writer<'_>) -> Option<Index> {
+    let columns = |otherwise: String| writer.ordered_key().map_or(otherwise, Identifier::quoted);
+    let (columns, condition) = match &writer.layout.state {
+        State::Timestamp { .. } => {
+            let failed = format!("{} AND {} > 0", writer.unpublished(""), writer.attempts(""));
+            (columns(writer.order("")), failed)
+        }
+        State::Status { column, failed, publishing, dead, retry_at, .. } => {
+            let condition = match writer.ordered_key() {
+                Some(_) => is_one_of(&column.quoted(), &[failed, publishing, dead]),
+                None => is_one_of(&column.quoted(), &[failed, dead]),
+            };
+            (columns(retry_at.quoted()), condition)
+        }
+        State::Flag { .. } | State::Delete => return None,
+    };
+    Some(Index { name: index_name(writer, "troubled"), columns, condition: Some(condition) })
+}
+
+/// An index on the outbox.
+#[derive(Debug, Clone)]
+pub(crate) struct Index {
+    pub name: Identifier,
+    pub columns: String,
+    pub condition: Option<String>,
+}
+
+impl Index {
+    /// `how` is `IF NOT EXISTS` or `CONCURRENTLY`.
+    pub(crate) fn create(&self, how: &str, table: &str) -> String {
+        let condition = self.condition.as_ref().map(|text| format!(" WHERE {text}")).unwrap_or_default();
+        format!("CREATE INDEX {how} {} ON {table} ({}){condition}", self.name.quoted(), self.columns)
+    }
+}
+
+/// A name made of the table's, cut to the length that names may have.
+fn index_name(writer: &Writer<'_>, purpose: &str) -> Identifier {
+    suffixed(&writer.layout.table.name, &format!("_postrider_{purpose}"))
+}
+
+pub(crate) fn suffixed(name: &Identifier, suffix: &str) -> Identifier {
+    let name = name.as_str();
+    let end = name.floor_char_boundary(63 - suffix.len());
+    format!("{}{suffix}", &name[..end]).try_into().expect("is a name")
+}

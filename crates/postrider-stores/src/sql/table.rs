@@ -1,0 +1,92 @@
+//! What is known of a real table: read from the database's catalogue once, then plain data.
+
+use postrider_core::layout::{Identifier, TableName};
+
+/// What a column holds, as far as statements and decoding care.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Uuid,
+    Int,
+    Text,
+    Json,
+    Jsonb,
+    Bytes,
+    Bool,
+    /// An instant.
+    Time,
+    /// A time without a zone; the session's zone says which instant it is.
+    LocalTime,
+    Enum,
+    Other,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Column {
+    pub name: String,
+    pub kind: Kind,
+    /// As SQL writes it, for casts.
+    pub sql_type: String,
+    pub nullable: bool,
+    /// The default's expression, or what stands for it in identity and generated columns.
+    pub default: Option<String>,
+    /// The most characters it takes.
+    pub chars_max: Option<u32>,
+    /// An enum's words.
+    pub labels: Vec<String>,
+    /// Whether each new value comes from a sequence that sessions take in advance.
+    pub sequence_cached: bool,
+    pub may_select: bool,
+    pub may_update: bool,
+    pub may_insert: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Table {
+    /// The real name with its schema, whatever a config calls it.
+    pub full_name: String,
+    pub columns: Vec<Column>,
+    pub may_delete: bool,
+    /// Who asks, as SQL writes it.
+    pub role: String,
+    /// Whether the claim can walk an index that holds only pending records, in order.
+    pub claim_index: bool,
+    pub troubles: Troubles,
+}
+
+/// The state of the side table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Troubles {
+    Missing,
+    Unreadable,
+    Ready,
+}
+
+impl Table {
+    /// A table of which nothing is known, as if every column were fit and filled.
+    pub(crate) fn unseen(name: &TableName) -> Self {
+        Self {
+            full_name: name.to_string(),
+            columns: Vec::new(),
+            may_delete: true,
+            role: "CURRENT_USER".into(),
+            claim_index: false,
+            troubles: Troubles::Ready,
+        }
+    }
+
+    pub(crate) fn column(&self, name: &Identifier) -> Option<&Column> {
+        self.columns.iter().find(|column| column.name == name.as_str())
+    }
+
+    pub(crate) fn kind(&self, name: &Identifier) -> Kind {
+        self.column(name).map_or(Kind::Other, |column| column.kind)
+    }
+
+    pub(crate) fn sql_type(&self, name: &Identifier) -> &str {
+        self.column(name).map_or("text", |column| &column.sql_type)
+    }
+
+    pub(crate) fn is_nullable(&self, name: &Identifier) -> bool {
+        self.column(name).is_some_and(|column| column.nullable)
+    }
+}

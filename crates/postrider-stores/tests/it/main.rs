@@ -1,0 +1,3 @@
+//! The stores against a real Postgres. One binary; a fresh schema per test.
+
+mod smoke;

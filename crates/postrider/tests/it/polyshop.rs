@@ -1,0 +1,303 @@
+//! PolyShop: `outbox_events` with a processed flag, the envelope built at publish, order per entity, Kafka.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use postrider::brokers::kafka::{KafkaConfig, KafkaPublisher};
+use postrider::brokers::memory::{Fault, MemoryBroker};
+use postrider::core::{DeadFilter, DeadLetters as _, Event, Message, Topic};
+use postrider_testkit::history::{Seen, Verdict};
+use postrider_testkit::kafka::{Kafka, KafkaRecord};
+use serde_json::{Value, json};
+use sqlx::Row as _;
+use uuid::Uuid;
+
+use crate::world::{World, until_accepted};
+
+pub(crate) const PLACED: &str = "order.order.placed.v1";
+
+fn order_placed(event_type: &str, order: &str) -> Event {
+    let data = json!({ "orderId": order, "userId": "u-1", "items": [{ "sku": "a" }], "totalAmount": 15.0 });
+    Event::json(event_type, &data).unwrap().aggregate_id(order)
+}
+
+/// Event number `number` of an entity.
+pub(crate) fn numbered(key: &str, number: i64) -> Event {
+    Event::json(PLACED, &json!({ "key": key, "number": number })).unwrap().aggregate_id(key)
+}
+
+/// Reads a [`numbered`] event back from its envelope.
+pub(crate) fn seen(message: &Message) -> Seen {
+    let envelope: Value = serde_json::from_slice(message.payload.as_deref().unwrap()).unwrap();
+    let data = &envelope["data"];
+    Seen { key: data["key"].as_str().unwrap().into(), number: data["number"].as_i64().unwrap() }
+}
+
+fn has_key(message: &Message, key: &str) -> bool {
+    message.key.as_ref().is_some_and(|found| found.as_str() == key)
+}
+
+/// A3-01: orders, items and one outbox row, or none of them.
+#[tokio::test]
+async fn an_order_its_items_and_its_event_are_one_transaction() {
+    let world = World::new("polyshop").await;
+    world.execute("CREATE TABLE orders (id uuid); CREATE TABLE order_items (order_id uuid, sku text)").await;
+    let order = Uuid::now_v7();
+    for commits in [false, true] {
+        let mut tx = world.pool().begin().await.unwrap();
+        for sql in ["INSERT INTO orders VALUES ($1)", "INSERT INTO order_items VALUES ($1, 'a')"] {
+            sqlx::query(sql).bind(order).execute(&mut *tx).await.unwrap();
+        }
+        let event = order_placed(PLACED, &order.to_string());
+        world.outbox().emit(&mut tx, event).await.unwrap();
+        if commits { tx.commit().await.unwrap() } else { tx.rollback().await.unwrap() }
+        for table in ["orders", "order_items", "outbox_events"] {
+            let count = world.number(&format!("SELECT count(*) FROM {table}")).await;
+            assert_eq!(count, i64::from(commits), "{table}");
+        }
+    }
+    let row = world
+        .rows("SELECT event_type, aggregate_id::text, version, processed, payload::text FROM outbox_events")
+        .await;
+    assert_eq!(row[0].get::<&str, _>(0), PLACED);
+    assert_eq!(row[0].get::<&str, _>(1), order.to_string());
+    assert_eq!(row[0].get::<i32, _>(2), 1);
+    assert!(!row[0].get::<bool, _>(3));
+    let payload: Value = serde_json::from_str(row[0].get(4)).unwrap();
+    // The table holds the data alone, without an envelope.
+    assert_eq!(payload["orderId"], order.to_string());
+    assert_eq!(payload.get("eventId"), None);
+}
+
+/// Publishes what the world holds to the real Kafka.
+async fn publish_to_kafka(world: &World, kafka: &Kafka) {
+    let publisher = KafkaPublisher::new(KafkaConfig::new(kafka.bootstrap())).unwrap();
+    let relay = world.relay(publisher).source("order-service").start();
+    world.until_drained().await;
+    relay.stop().await;
+}
+
+fn envelope(record: &KafkaRecord) -> Value {
+    serde_json::from_slice(record.value.as_deref().unwrap()).unwrap()
+}
+
+async fn topic_for(kafka: &Kafka) -> String {
+    let topic = format!("{PLACED}.{}", Uuid::now_v7().simple());
+    kafka.create_topic(&topic, 3, &[]).await;
+    topic
+}
+
+/// A3-02: the event's type is its Kafka topic, the order its key, the envelope its value.
+#[tokio::test]
+async fn the_topic_named_by_the_type_holds_one_record_with_key_and_envelope() {
+    let kafka = Kafka::shared();
+    let topic = topic_for(&kafka).await;
+    let world = World::new("polyshop").await;
+    let event = order_placed(&topic, &Uuid::now_v7().to_string());
+    world.emit([event.clone()]).await;
+    publish_to_kafka(&world, &kafka).await;
+
+    let records = kafka.records(&topic).await;
+    let [record] = &records[..] else { panic!("{records:?}") };
+    assert_eq!(record.key.as_deref(), event.aggregate_id.as_deref().map(str::as_bytes));
+    let envelope = envelope(record);
+    let timestamp = envelope["timestamp"].as_str().unwrap();
+    assert!(timestamp.ends_with('Z'), "{timestamp}");
+    let same = format!("SELECT created_at = '{timestamp}'::timestamptz FROM outbox_events");
+    assert!(world.flag(&same).await, "{timestamp} is not created_at");
+    let expected = json!({
+        "eventId": event.id,
+        "timestamp": timestamp,
+        "eventType": topic,
+        "version": 1,
+        "source": "order-service",
+        "data": serde_json::from_slice::<Value>(&event.payload).unwrap(),
+        "metadata": {},
+    });
+    assert_eq!(envelope, expected);
+}
+
+/// A3-03: what was known at emit arrives unchanged, and nothing is made up.
+#[tokio::test]
+async fn metadata_arrives_as_it_was_emitted_and_absent_metadata_stays_absent() {
+    let kafka = Kafka::shared();
+    let topic = topic_for(&kafka).await;
+    let world = World::new("polyshop").await;
+    let bare = order_placed(&topic, "bare");
+    let traced = order_placed(&topic, "traced")
+        .metadata("traceId", "4bf92f3577b34da6a3ce929d0e0e4736")
+        .metadata("correlationId", "c-1")
+        .metadata("idempotencyKey", "i-1")
+        .metadata("userId", "u-1");
+    world.emit([bare, traced]).await;
+    publish_to_kafka(&world, &kafka).await;
+
+    let records = kafka.records(&topic).await;
+    let metadata: HashMap<String, Value> = records
+        .iter()
+        .map(|record| {
+            let key = String::from_utf8(record.key.clone().unwrap()).unwrap();
+            (key, envelope(record)["metadata"].clone())
+        })
+        .collect();
+    assert_eq!(metadata["bare"], json!({}));
+    assert_eq!(
+        metadata["traced"],
+        json!({
+            "traceId": "4bf92f3577b34da6a3ce929d0e0e4736",
+            "correlationId": "c-1",
+            "idempotencyKey": "i-1",
+            "userId": "u-1",
+        })
+    );
+}
+
+/// A3-04: processed only once the send was acknowledged; an earlier error is cleared by success.
+#[tokio::test]
+async fn a_row_is_processed_after_the_acknowledgement_and_its_old_error_is_cleared() {
+    let world = World::new("polyshop").await;
+    world.emit([numbered("a", 1)]).await;
+    let broker = MemoryBroker::default();
+    broker.fail_next(1, Fault::Transient, |_| true);
+    let row = "SELECT processed || ' ' || (processed_at IS NULL)::text || ' ' \
+               || (error_message IS NULL)::text FROM outbox_events";
+    let relay = world
+        .relay(broker.clone())
+        .config(|config| config.retry.backoff.base = Duration::from_millis(300))
+        .config(|config| config.retry.backoff.cap = Duration::from_millis(300))
+        .start();
+    world
+        .until_count(
+            "the failure is written",
+            1,
+            "SELECT count(*) FROM outbox_events WHERE error_message IS NOT NULL",
+        )
+        .await;
+    assert_eq!(world.text(row).await, "false true false");
+    broker.block();
+    broker.wait_until_held(1).await;
+    assert_eq!(world.text(row).await, "false true false");
+    broker.release();
+    world.until_drained().await;
+    relay.stop().await;
+    assert_eq!(world.text(row).await, "true false true");
+    // Its troubles are over, too.
+    assert_eq!(world.number("SELECT count(*) FROM postrider_troubles").await, 0);
+}
+
+/// A3-05: through an outage rows stay unprocessed and no attempt is counted; after it all are sent, in
+/// order.
+#[tokio::test]
+async fn an_outage_leaves_rows_unprocessed_and_uncounted_until_the_broker_is_back() {
+    let world = World::new("polyshop").await;
+    let broker = MemoryBroker::default();
+    broker.stop();
+    let committed: Vec<Seen> = (0..60)
+        .map(|n| Seen { key: format!("order-{}", n % 6), number: n / 6 })
+        .collect();
+    world.emit(committed.iter().map(|seen| numbered(&seen.key, seen.number))).await;
+    let relay = world.relay(broker.clone()).start();
+    relay.until_metric("postrider_breaker_open", 1.0).await;
+    assert!(!relay.health.report().is_ready());
+    let unprocessed = "SELECT count(*) FROM outbox_events WHERE NOT processed AND error_message IS NULL";
+    assert_eq!(world.number(unprocessed).await, 60);
+    broker.start();
+    world.until_drained().await;
+    relay.until_ready().await;
+    relay.until_metric("postrider_breaker_open", 0.0).await;
+    relay.stop().await;
+
+    let log: Vec<Seen> = broker.messages(&Topic::from(PLACED)).iter().map(seen).collect();
+    let verdict = Verdict::of(&committed, &log);
+    verdict.assert_clean();
+    assert_eq!(verdict.duplicates, 0);
+    assert_eq!(world.number("SELECT count(*) FROM postrider_troubles").await, 0);
+}
+
+const ENTITIES: i64 = 40;
+const EVENTS: i64 = 25;
+
+/// Emits the events of all entities, each entity's in order, in transactions of random size.
+async fn write_all(world: &World) -> Vec<Seen> {
+    let mut next = vec![0; ENTITIES as usize];
+    let mut committed = Vec::new();
+    while committed.len() < (ENTITIES * EVENTS) as usize {
+        let mut batch = Vec::new();
+        for _ in 0..fastrand::usize(1..20) {
+            let entity = fastrand::usize(..next.len());
+            if next[entity] < EVENTS {
+                batch.push(Seen { key: format!("entity-{entity}"), number: next[entity] });
+                next[entity] += 1;
+            }
+        }
+        world.emit(batch.iter().map(|seen| numbered(&seen.key, seen.number))).await;
+        committed.extend(batch);
+    }
+    committed
+}
+
+/// A3-07: many entities, random failures, an outage, several relays: each entity's events appear in
+/// order on its topic.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_entitys_events_appear_in_order_under_random_failures_and_several_relays() {
+    let mut world = World::new("polyshop").await;
+    world.max_attempts = 1000;
+    let broker = MemoryBroker::default();
+    broker.fail_next(u32::MAX, Fault::Transient, |_| fastrand::u32(..12) == 0);
+    broker.fail_next(20, Fault::AckLost, |_| fastrand::u32(..30) == 0);
+    let start = || world.relay(broker.clone()).config(|config| config.batch = 30).start();
+    let relays = [start(), start(), start()];
+    let outage = async {
+        until_accepted(&broker, PLACED, 200).await;
+        broker.stop();
+        relays[0].until_metric("postrider_breaker_open", 1.0).await;
+        broker.start();
+    };
+    let (committed, ()) = tokio::join!(write_all(&world), outage);
+    world.until_drained().await;
+    for relay in relays {
+        relay.stop().await;
+    }
+    let log: Vec<Seen> = broker.messages(&Topic::from(PLACED)).iter().map(seen).collect();
+    Verdict::of(&committed, &log).assert_clean();
+}
+
+/// A3-08: permanently failing events stop their own entities and nobody else, even when there are more of
+/// them than a batch holds, and a dead row can be told from a sent one.
+#[tokio::test]
+async fn more_dead_rows_than_a_batch_stop_their_own_entities_only() {
+    let world = World::new("polyshop").await;
+    let poison: Vec<Event> = (0..35).map(|n| numbered(&format!("poison-{n}"), 1)).collect();
+    let behind: Vec<Event> = (0..35).map(|n| numbered(&format!("poison-{n}"), 2)).collect();
+    let good: Vec<Event> = (0..20).map(|n| numbered(&format!("good-{n}"), 1)).collect();
+    world.emit(poison.into_iter().chain(behind).chain(good)).await;
+    let broker = MemoryBroker::default();
+    let is_poison = |message: &Message| {
+        message.key.as_ref().is_some_and(|key| key.as_str().starts_with("poison"))
+            && seen(message).number == 1
+    };
+    broker.fail_next(u32::MAX, Fault::Permanent, is_poison);
+    let relay = world.relay(broker.clone()).config(|config| config.batch = 10).start();
+    until_accepted(&broker, PLACED, 20).await;
+    world
+        .until_count(
+            "all poison is dead",
+            35,
+            "SELECT count(*) FROM outbox_events WHERE processed AND error_message IS NOT NULL",
+        )
+        .await;
+    // The relay goes on with what comes later.
+    world.emit([numbered("later", 1)]).await;
+    until_accepted(&broker, PLACED, 21).await;
+    relay.stop().await;
+
+    let sent = "SELECT count(*) FROM outbox_events WHERE processed AND error_message IS NULL";
+    assert_eq!(world.number(sent).await, 21);
+    let parked = "SELECT count(*) FROM outbox_events WHERE NOT processed";
+    assert_eq!(world.number(parked).await, 35);
+    let dead = world.store().list(&DeadFilter::default(), 100).await.unwrap();
+    assert_eq!(dead.len(), 35);
+    assert!(dead.iter().all(|row| row.key.as_deref().unwrap().starts_with("poison-")));
+    let messages = broker.messages(&Topic::from(PLACED));
+    assert!(messages.iter().all(|message| !has_key(message, "poison-0")));
+}

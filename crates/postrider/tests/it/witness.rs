@@ -1,0 +1,230 @@
+//! Stores and publishers that note what passes through them, or stand still at a chosen point.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use postrider::core::{
+    Backlog, Claim, Fate, Message, OutboxStore, PublishError, Publisher, Record, RecordId, Settled,
+    StoreError, Want,
+};
+use tokio::sync::watch;
+
+/// One question to a store.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    pub(crate) at: Instant,
+    pub(crate) answered: Instant,
+    pub(crate) records: Vec<RecordId>,
+}
+
+/// Notes every claim that is asked for. Clones share their notes.
+pub(crate) struct NotedStore<S> {
+    inner: S,
+    notes: Notes<Asked>,
+}
+
+impl<S: OutboxStore> NotedStore<S> {
+    pub(crate) fn new(inner: S) -> (Self, Notes<Asked>) {
+        let notes = Notes::default();
+        (Self { inner, notes: notes.clone() }, notes)
+    }
+}
+
+#[async_trait]
+impl<S: OutboxStore> OutboxStore for NotedStore<S> {
+    async fn claim(&self, want: Want) -> Result<Option<Box<dyn Claim>>, StoreError> {
+        let at = Instant::now();
+        let claim = self.inner.claim(want).await?;
+        let records = claim.iter().flat_map(|claim| claim.records()).map(|r| r.id.clone());
+        self.notes.add(Asked { at, answered: Instant::now(), records: records.collect() });
+        Ok(claim)
+    }
+
+    async fn purge(&self, keep: Duration, limit: u32) -> Result<u64, StoreError> {
+        self.inner.purge(keep, limit).await
+    }
+
+    async fn backlog(&self) -> Result<Backlog, StoreError> {
+        self.inner.backlog().await
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        self.inner.ping().await
+    }
+}
+
+/// A store whose fates are written only once its gate is opened: until then the relay stands between
+/// publish and settle, where a power cut would hurt most.
+pub(crate) struct GatedStore<S> {
+    inner: S,
+    stuck: watch::Sender<usize>,
+    opened: watch::Receiver<bool>,
+}
+
+pub(crate) struct Gate {
+    stuck: watch::Receiver<usize>,
+    opened: watch::Sender<bool>,
+}
+
+impl Gate {
+    /// Returns as soon as `claims` claims have come to the gate.
+    pub(crate) async fn wait_until_reached(&mut self, claims: usize) {
+        let reached = self.stuck.wait_for(|count| *count >= claims);
+        let reached = tokio::time::timeout(Duration::from_secs(30), reached).await;
+        reached.expect("claims come to the gate").expect("the store is alive");
+    }
+
+    pub(crate) fn open(&self) {
+        self.opened.send_replace(true);
+    }
+}
+
+struct GatedClaim {
+    inner: Box<dyn Claim>,
+    stuck: watch::Sender<usize>,
+    opened: watch::Receiver<bool>,
+}
+
+impl<S: OutboxStore> GatedStore<S> {
+    pub(crate) fn new(inner: S) -> (Self, Gate) {
+        let (stuck, count) = watch::channel(0);
+        let (open, opened) = watch::channel(false);
+        (Self { inner, stuck, opened }, Gate { stuck: count, opened: open })
+    }
+}
+
+#[async_trait]
+impl<S: OutboxStore> OutboxStore for GatedStore<S> {
+    async fn claim(&self, want: Want) -> Result<Option<Box<dyn Claim>>, StoreError> {
+        let (stuck, opened) = (self.stuck.clone(), self.opened.clone());
+        let gated = |inner| Box::new(GatedClaim { inner, stuck, opened }) as Box<dyn Claim>;
+        Ok(self.inner.claim(want).await?.map(gated))
+    }
+
+    async fn purge(&self, keep: Duration, limit: u32) -> Result<u64, StoreError> {
+        self.inner.purge(keep, limit).await
+    }
+
+    async fn backlog(&self) -> Result<Backlog, StoreError> {
+        self.inner.backlog().await
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        self.inner.ping().await
+    }
+}
+
+#[async_trait]
+impl Claim for GatedClaim {
+    fn records(&self) -> &[Record] {
+        self.inner.records()
+    }
+
+    fn lanes(&self) -> u32 {
+        self.inner.lanes()
+    }
+
+    fn lapses_at(&self) -> Option<Instant> {
+        self.inner.lapses_at()
+    }
+
+    async fn settle(mut self: Box<Self>, fates: &[Fate]) -> Result<Settled, StoreError> {
+        self.stuck.send_modify(|count| *count += 1);
+        if self.opened.wait_for(|open| *open).await.is_err() {
+            // The test has let go of the gate: it stays shut.
+            std::future::pending::<()>().await;
+        }
+        self.inner.settle(fates).await
+    }
+}
+
+/// One call of a publisher.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    pub(crate) at: Instant,
+    pub(crate) kind: CallKind,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum CallKind {
+    Ping,
+    Publish(Vec<Message>),
+}
+
+/// Notes every call before it goes on.
+pub(crate) struct NotedPublisher<P> {
+    inner: P,
+    notes: Notes<Call>,
+}
+
+impl<P: Publisher> NotedPublisher<P> {
+    pub(crate) fn new(inner: P) -> (Self, Notes<Call>) {
+        let notes = Notes::default();
+        (Self { inner, notes: notes.clone() }, notes)
+    }
+
+    fn note(&self, kind: CallKind) {
+        self.notes.add(Call { at: Instant::now(), kind });
+    }
+}
+
+#[async_trait]
+impl<P: Publisher> Publisher for NotedPublisher<P> {
+    async fn publish(&self, batch: &[Message], deadline: Duration) -> Vec<Result<(), PublishError>> {
+        self.note(CallKind::Publish(batch.to_vec()));
+        self.inner.publish(batch, deadline).await
+    }
+
+    async fn ping(&self) -> Result<(), PublishError> {
+        self.note(CallKind::Ping);
+        self.inner.ping().await
+    }
+}
+
+/// A broker that answers every ping and says to each message what it is told to.
+pub(crate) struct Answering<F>(pub(crate) F);
+
+#[async_trait]
+impl<F: Fn(&Message) -> Result<(), PublishError> + Send + Sync> Publisher for Answering<F> {
+    async fn publish(&self, batch: &[Message], _: Duration) -> Vec<Result<(), PublishError>> {
+        batch.iter().map(&self.0).collect()
+    }
+
+    async fn ping(&self) -> Result<(), PublishError> {
+        Ok(())
+    }
+}
+
+/// What was seen, in order. Clones share it.
+pub(crate) struct Notes<T>(Arc<Mutex<Vec<T>>>);
+
+impl<T> Default for Notes<T> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<T> Clone for Notes<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T: Clone> Notes<T> {
+    pub(crate) fn add(&self, note: T) {
+        self.lock().push(note);
+    }
+
+    pub(crate) fn all(&self) -> Vec<T> {
+        self.lock().clone()
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.lock().len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
