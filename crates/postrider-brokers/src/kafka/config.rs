@@ -233,3 +233,81 @@ impl Compression {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(key: &str, value: &str) -> KafkaConfig {
+        let mut config = KafkaConfig::new("127.0.0.1:9092");
+        config.properties.insert(key.into(), value.into());
+        config
+    }
+
+    #[test]
+    fn what_promises_rest_on_cannot_be_set() {
+        for (key, why) in REFUSED {
+            let error = with(key, "1").validate().unwrap_err().to_string();
+            assert!(error.contains(key) && error.contains(why), "{error}");
+        }
+        assert!(with("partitioner", "random").validate().is_err());
+        with("partitioner", "consistent_random").validate().unwrap();
+        with("sasl.password", "secret").validate().unwrap();
+    }
+
+    #[test]
+    fn every_name_that_is_refused_is_one_of_librdkafkas() {
+        for (key, _) in REFUSED {
+            let mut config = ClientConfig::new();
+            config.set(*key, "no such value, perhaps");
+            let text = match config.create_native_config() {
+                Ok(_) => continue,
+                Err(error) => error.to_string(),
+            };
+            assert!(!text.contains("No such configuration property"), "{text}");
+        }
+    }
+
+    #[test]
+    fn no_output_shows_a_property() {
+        let config = with("sasl.password", "hunter2");
+        assert!(!format!("{config:?}").contains("hunter2"));
+        assert!(!serde_json::to_string(&config).unwrap().contains("hunter2"));
+        let error = super::super::KafkaPublisher::new(with("sasl.passwort", "hunter2"))
+            .err()
+            .unwrap();
+        let text = format!("{error} {error:?}");
+        assert!(
+            text.contains("sasl.passwort") && !text.contains("hunter2"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_config_needs_an_address_and_knows_its_fields() {
+        let parse = serde_json::from_str::<KafkaConfig>;
+        assert_eq!(
+            parse(r#"{"bootstrap": "a:1"}"#).unwrap(),
+            KafkaConfig::new("a:1")
+        );
+        assert!(parse("{}").unwrap_err().to_string().contains("bootstrap"));
+        assert!(
+            parse(r#"{"bootstrap": "a:1", "acks": "1"}"#)
+                .unwrap_err()
+                .to_string()
+                .contains("acks")
+        );
+        assert!(matches!(
+            KafkaConfig::new(" ").validate(),
+            Err(ConfigError::NoBootstrap)
+        ));
+        let small = KafkaConfig {
+            message_bytes_max: 10,
+            ..KafkaConfig::new("a:1")
+        };
+        assert!(matches!(
+            small.validate(),
+            Err(ConfigError::TooSmall { .. })
+        ));
+    }
+}

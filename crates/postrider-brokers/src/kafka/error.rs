@@ -161,3 +161,79 @@ fn failed(reason: String) -> Verdict {
     let reason = text::bounded(&reason, text::ERROR_BYTES_MAX);
     Verdict::Final(PublishError::Failed { reason })
 }
+
+#[cfg(test)]
+mod tests {
+    use postrider_core::{Failure, Topic};
+
+    use super::*;
+
+    fn failure(code: RDKafkaErrorCode, closed: Option<&Closed>) -> Option<Failure> {
+        let message = Message {
+            topic: Topic::from("orders"),
+            key: None,
+            ordered: false,
+            payload: None,
+            headers: vec![],
+        };
+        match verdict(code, &message, Refusal::Delivery { closed }) {
+            Verdict::Final(error) => Some(error.failure()),
+            Verdict::Oversized | Verdict::Again => None,
+        }
+    }
+
+    #[test]
+    fn an_outage_burns_no_attempt() {
+        use RDKafkaErrorCode as Code;
+        let outage = Closed::Outage {
+            reason: "gone".into(),
+        };
+        for code in [
+            Code::AllBrokersDown,
+            Code::BrokerTransportFailure,
+            Code::ClusterAuthorizationFailed,
+            Code::MessageTimedOut,
+            Code::NotEnoughReplicas,
+            Code::PurgeInflight,
+            Code::PurgeQueue,
+            Code::SaslAuthenticationFailed,
+        ] {
+            assert_eq!(
+                failure(code, Some(&outage)),
+                Some(Failure::Outage),
+                "{code:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_another_message_caused_is_sent_again() {
+        use RDKafkaErrorCode as Code;
+        for code in [
+            Code::InvalidDifferentRecord,
+            Code::PurgeInflight,
+            Code::PurgeQueue,
+            Code::OutOfOrderSequenceNumber,
+            Code::MessageSizeTooLarge,
+        ] {
+            assert_eq!(failure(code, Some(&Closed::Poisoned)), None, "{code:?}");
+        }
+    }
+
+    #[test]
+    fn access_may_be_granted_later_and_a_bad_record_stays_bad() {
+        use RDKafkaErrorCode as Code;
+        assert_eq!(
+            failure(Code::TopicAuthorizationFailed, None),
+            Some(Failure::Transient)
+        );
+        assert_eq!(
+            failure(Code::UnknownTopicOrPartition, None),
+            Some(Failure::Transient)
+        );
+        assert_eq!(failure(Code::InvalidRecord, None), Some(Failure::Permanent));
+        assert_eq!(failure(Code::InvalidTopic, None), Some(Failure::Permanent));
+        // A code that nobody has thought of.
+        assert_eq!(failure(Code::NonEmptyGroup, None), Some(Failure::Transient));
+    }
+}

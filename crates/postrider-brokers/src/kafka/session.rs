@@ -290,15 +290,13 @@ impl ClientContext for Reports {
     fn error(&self, error: KafkaError, reason: &str) {
         let reason = text::bounded(reason, text::ERROR_BYTES_MAX);
         tracing::debug!(%error, reason, "kafka");
-        match error.rdkafka_error_code() {
-            Some(RDKafkaErrorCode::Fatal) => {
-                self.shared.calls().values().for_each(|call| call.wake());
-            }
-            Some(RDKafkaErrorCode::AllBrokersDown) => {
-                self.shared.reached.store(false, Ordering::Release);
-            }
-            _ => *self.shared.trouble() = Some(reason),
+        if error.rdkafka_error_code() == Some(RDKafkaErrorCode::AllBrokersDown) {
+            self.shared.reached.store(false, Ordering::Release);
+        } else {
+            *self.shared.trouble() = Some(reason);
         }
+        // It may have been fatal, under one of many names: those who wait look for themselves.
+        self.shared.calls().values().for_each(|call| call.wake());
     }
 
     fn log(&self, level: RDKafkaLogLevel, facility: &str, line: &str) {

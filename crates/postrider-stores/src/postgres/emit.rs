@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use postrider_core::layout::Identifier;
 use postrider_core::{Emitted, Event, Layout, Routes, Timestamp};
 use sqlx::{AssertSqlSafe, PgConnection, Row as _};
 
@@ -193,12 +194,43 @@ impl Outbox {
             ));
         }
         let made_by_database = table.column(&columns.id).is_some_and(|id| id.default.is_some());
-        if columns.event_id.as_ref() != Some(&columns.id) && !made_by_database {
+        let makes_id = columns.event_id.as_ref() == Some(&columns.id);
+        if !makes_id && !made_by_database {
             return mismatch(format!(
                 "column {} of table {} has no default, and layout {} keeps the event id elsewhere",
                 columns.id, table.full_name, layout.name
             ));
         }
+        let written = named.into_iter().flatten().filter(|name| makes_id || **name != columns.id);
+        self.permitted(&table, written)?;
         Ok(table)
+    }
+
+    /// A statement that the database forbids would end the caller's transaction.
+    fn permitted<'a>(
+        &self,
+        table: &Table,
+        written: impl Iterator<Item = &'a Identifier>,
+    ) -> Result<(), EmitError> {
+        let columns = &self.layout.columns;
+        let forbidden = |privilege: &str, name: &Identifier| {
+            Err(EmitError::Mismatch(format!(
+                "role {role} lacks {privilege} on column {name}; GRANT {privilege} ({}) ON {table} TO {role}",
+                name.quoted(),
+                role = table.role,
+                table = table.full_name,
+            )))
+        };
+        for name in written {
+            if table.column(name).is_some_and(|column| !column.may_insert) {
+                return forbidden("INSERT", name);
+            }
+        }
+        // The statement says which events it recorded.
+        let returned = columns.event_id.as_ref().or(columns.headers.as_ref()).unwrap_or(&columns.id);
+        if table.column(returned).is_some_and(|column| !column.may_select) {
+            return forbidden("SELECT", returned);
+        }
+        Ok(())
     }
 }

@@ -31,14 +31,6 @@ impl IdList {
         })
     }
 
-    pub(super) fn len(&self) -> usize {
-        match self {
-            Self::Uuid(ids) => ids.len(),
-            Self::Int(ids) => ids.len(),
-            Self::Text(ids) => ids.len(),
-        }
-    }
-
     pub(super) fn bind(self, query: PgQuery) -> PgQuery {
         match self {
             Self::Uuid(ids) => query.bind(ids),

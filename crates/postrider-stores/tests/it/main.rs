@@ -1,3 +1,4 @@
 //! The stores against a real Postgres. One binary; a fresh schema per test.
 
-mod smoke;
+mod conformance;
+mod world;

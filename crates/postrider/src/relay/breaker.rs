@@ -18,6 +18,9 @@ pub(super) struct Breaker {
 
 #[derive(Default)]
 struct State {
+    open: bool,
+    /// Outages in a row, which make the waits grow. Only a message that the broker took ends the row:
+    /// some brokers answer pings and take nothing.
     outages: u32,
     /// When the next try is due; `None` while somebody is trying.
     retry_at: Option<Instant>,
@@ -28,7 +31,8 @@ struct State {
 pub(super) enum Pass {
     /// The broker is taken to be up.
     Free,
-    /// It was down: find out. Whoever has this must end with `recovered`, `outage` or `undecided`.
+    /// It was down: find out. Whoever has this must end with `recovered`, `answered`, `outage` or
+    /// `undecided`.
     Try,
 }
 
@@ -49,7 +53,7 @@ impl Breaker {
             let changed = self.changed.notified();
             let retry_at = {
                 let mut state = self.lock();
-                if state.outages == 0 {
+                if !state.open {
                     return Pass::Free;
                 }
                 if state.retry_at.is_some_and(|at| at <= Instant::now()) {
@@ -69,14 +73,26 @@ impl Breaker {
     }
 
     pub(super) fn is_open(&self) -> bool {
-        self.lock().outages > 0
+        self.lock().open
     }
 
-    /// The broker took something, or answered a ping.
+    /// The broker took something.
     pub(super) fn recovered(&self) {
         let mut state = self.lock();
-        if state.outages > 0 {
-            *state = State::default();
+        state.outages = 0;
+        self.close(&mut state);
+    }
+
+    /// The broker answered a ping, and there was nothing to send. If the next message fails, the waits
+    /// go on from where they were.
+    pub(super) fn answered(&self) {
+        self.close(&mut self.lock());
+    }
+
+    fn close(&self, state: &mut State) {
+        if state.open {
+            state.open = false;
+            state.retry_at = None;
             self.metrics.breaker(false);
             self.changed.notify_waiters();
         }
@@ -85,7 +101,8 @@ impl Breaker {
     /// The broker did not answer. Several workers may find out at once; that is one outage.
     pub(super) fn outage(&self, pass: Pass) {
         let mut state = self.lock();
-        if pass == Pass::Try || state.outages == 0 {
+        if pass == Pass::Try || !state.open {
+            state.open = true;
             state.outages = state.outages.saturating_add(1);
             state.retry_at = Some(Instant::now() + self.backoff.random_delay(state.outages));
             self.metrics.breaker(true);
@@ -96,7 +113,7 @@ impl Breaker {
     /// The one who tried learnt nothing: the next one tries after the same wait.
     pub(super) fn undecided(&self, pass: Pass) {
         let mut state = self.lock();
-        if pass == Pass::Try && state.outages > 0 {
+        if pass == Pass::Try && state.open {
             state.retry_at = Some(Instant::now() + self.backoff.random_delay(state.outages));
             self.changed.notify_waiters();
         }

@@ -4,7 +4,7 @@ use postrider_core::{Fate, Record};
 
 /// Publishing is said at debug level (a line per event costs more than the event), trouble always.
 pub(super) fn write(outbox: &str, records: &[Record], fates: &[Fate]) {
-    let chatty = tracing::enabled!(tracing::Level::DEBUG);
+    let chatty = tracing::enabled!(target: "postrider::event", tracing::Level::DEBUG);
     for (record, fate) in std::iter::zip(records, fates) {
         match fate {
             Fate::Published if chatty => line!(DEBUG, outbox, record, "published"),

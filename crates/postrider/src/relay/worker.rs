@@ -83,8 +83,8 @@ impl Shared {
     ) -> Option<Duration> {
         let Some(progress) = progress else {
             if pass == Pass::Try {
-                // Nothing to send, but the ping was answered.
-                self.recover();
+                self.tell_recovery();
+                self.breaker.answered();
             }
             return Some(pace.idle(fastrand::f64()));
         };
@@ -102,7 +102,8 @@ impl Shared {
             return None;
         }
         if progress.published > 0 || pass == Pass::Try {
-            self.recover();
+            self.tell_recovery();
+            self.breaker.recovered();
         }
         if progress.moved == 0 {
             // All were let go untouched. Without a wait this would be a hot loop.
@@ -112,12 +113,11 @@ impl Shared {
         None
     }
 
-    fn recover(&self) {
+    fn tell_recovery(&self) {
         if self.breaker.is_open() {
             tracing::info!(outbox = self.name, "broker is back");
         }
         self.health.broker_up();
-        self.breaker.recovered();
     }
 
     fn complain(&self, error: &StoreError, errors_in_a_row: u32) -> Duration {

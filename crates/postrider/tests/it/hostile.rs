@@ -113,7 +113,7 @@ async fn the_first_to_commit_on_a_key_comes_first_though_its_transaction_began_l
             "talkie" => Event {
                 event_type: String::new(),
                 aggregate_id: None,
-                ..numbered("k", number).key("k")
+                ..numbered("k", number).topic(PLACED).key("k")
             },
             _ => numbered("k", number),
         };

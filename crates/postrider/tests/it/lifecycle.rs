@@ -212,7 +212,7 @@ async fn a_relay_waits_for_a_database_that_is_not_there_yet() {
     let world = World::new("packfinderz").await;
     let relay = world.relay(MemoryBroker::default()).store(store).start();
     eventually("the reason is told", async || match relay.health.report().database {
-        Dependency::NotReady { reason } if reason.contains("refused") => Ok(()),
+        Dependency::NotReady { reason } if reason.contains("unavailable") => Ok(()),
         other => Err(other),
     })
     .await;

@@ -6,7 +6,9 @@ use postrider::brokers::memory::{Fault, MemoryBroker};
 use postrider::core::{Event, Message, OutboxStore as _};
 use postrider::relay::Cleanup;
 use postrider_testkit::eventually;
+use serde_json::json;
 use sqlx::Row as _;
+use uuid::Uuid;
 
 use crate::packfinderz::{TOPIC, license_event};
 use crate::polyshop::{numbered, seen};
@@ -16,13 +18,14 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Gives the rows names by their aggregate id's last digits, and a past.
 async fn insert_past(world: &World, name: u32, created: &str, published: &str, attempts: u32) {
+    let id = Uuid::now_v7();
+    let envelope = json!({ "version": 1, "eventId": id, "occurredAt": "2026-01-01T00:00:00Z", "data": {} });
     world
         .execute(&format!(
             "INSERT INTO outbox_events (id, event_type, aggregate_type, aggregate_id, payload_json, \
                created_at, published_at, attempt_count, last_error) \
-             VALUES (gen_random_uuid(), 'order_created', 'vendor_order', \
-               lpad('{name}', 32, '0')::uuid, '{{}}', now() - interval '{created}', \
-               now() - {published}::interval, {attempts}, NULL)"
+             VALUES ('{id}', 'order_created', 'vendor_order', lpad('{name}', 32, '0')::uuid, \
+               '{envelope}', now() - interval '{created}', now() - {published}::interval, {attempts}, NULL)"
         ))
         .await;
 }

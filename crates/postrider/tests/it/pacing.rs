@@ -86,21 +86,23 @@ async fn tries_during_an_outage_grow_apart_up_to_the_cap() {
     let defaults = Config::default().outage_backoff;
     assert_eq!((defaults.base, defaults.cap), (Duration::from_millis(250), Duration::from_secs(10)));
     let world = World::new("packfinderz").await;
-    world.emit([license_event()]).await;
     let broker = MemoryBroker::default();
-    broker.stop();
     let (publisher, calls) = NotedPublisher::new(broker.clone());
     let backoff = Backoff::new(Duration::from_millis(50), Duration::from_millis(800));
     let relay = world
         .relay(publisher)
+        // A second one might still send what the first has just released.
+        .config(|config| config.claims = 1)
         .config(|config| config.outage_backoff = backoff)
         // The probe pings too; it has its own pace.
         .config(|config| config.probe_every = Duration::from_secs(3600))
         .start();
-    // 50, 100, 200, 400, 800, 800; one ping more for the probe at the start.
-    let calls = until_noted(&calls, 9).await;
-    let waits = tries(&calls);
-    assert_grows_to(&waits[..6], backoff);
+    relay.until_ready().await;
+    broker.stop();
+    world.emit([license_event()]).await;
+    // The probe's ping, the publish that fails, and tries after 50, 100, 200, 400, 800 and 800 ms.
+    let calls = until_noted(&calls, 8).await;
+    assert_grows_to(&tries(&calls), backoff);
     broker.start();
     world.until_drained().await;
     relay.stop().await;
@@ -108,7 +110,7 @@ async fn tries_during_an_outage_grow_apart_up_to_the_cap() {
 
 /// A broker may answer pings and take nothing. Neither may that make the tries dense: the waits grow, whichever
 /// worker tries.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn tries_grow_apart_too_when_the_broker_answers_pings_and_takes_nothing() {
     let world = World::with("packfinderz", |layout| {
         layout.ordering = postrider::core::Ordering::Key;

@@ -1,6 +1,8 @@
 //! Every change of status that Talkie's table sees, against the stated machine.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
 
 use postrider::brokers::memory::{Fault, MemoryBroker};
@@ -12,10 +14,11 @@ use crate::witness::GatedStore;
 use crate::world::World;
 
 /// From, to. `-` is a row that was not there.
-const ALLOWED: [(&str, &str); 9] = [
+const ALLOWED: [(&str, &str); 8] = [
     ("-", "pending"),
     ("pending", "publishing"),
     ("publishing", "published"),
+    // Failed; or released untouched, as in an outage, with nothing counted.
     ("publishing", "failed"),
     ("failed", "publishing"),
     // Settling is one statement, so that nobody sees an exhausted row as claimable.
@@ -24,8 +27,6 @@ const ALLOWED: [(&str, &str); 9] = [
     ("publishing", "publishing"),
     // Resent by an operator.
     ("dead_lettered", "pending"),
-    // Released untouched, as in an outage.
-    ("publishing", "pending"),
 ];
 
 /// One row through a retry, one through every attempt to its death, one dead at once, one plain.
@@ -103,7 +104,13 @@ async fn the_machine_holds_under_several_relays_and_random_failures() {
     .await;
     note_changes(&world).await;
     let broker = MemoryBroker::default();
-    broker.fail_next(u32::MAX, Fault::Transient, |_| fastrand::u32(..10) == 0);
+    let faults = Arc::new(AtomicI64::new(0));
+    let count = Arc::clone(&faults);
+    broker.fail_next(u32::MAX, Fault::Transient, move |_| {
+        let fails = fastrand::u32(..10) == 0;
+        count.fetch_add(i64::from(fails), Relaxed);
+        fails
+    });
     let start = || world.relay(broker.clone()).config(|config| config.batch = 20).start();
     let relays = [start(), start(), start()];
     for n in 0..20 {
@@ -120,7 +127,7 @@ async fn the_machine_holds_under_several_relays_and_random_failures() {
         assert!(ALLOWED.contains(&change) && change != ("publishing", "publishing"), "{change:?}");
     }
     // Each failure was counted once, and nothing else was.
-    let counted = "SELECT count(*) FROM changes c WHERE before = 'publishing' AND after = 'failed' \
-                   AND retry_count <> 1 + (SELECT max(retry_count) FROM changes p WHERE p.id = c.id AND p.n < c.n)";
-    assert_eq!(world.number(counted).await, 0);
+    let counted = world.number("SELECT sum(retry_count) FROM outbox").await;
+    assert_eq!(counted, faults.load(Relaxed));
+    assert!(counted > 0, "nothing failed: the test tests nothing");
 }

@@ -29,6 +29,8 @@ impl Relays {
         while Instant::now() < until {
             tick.tick().await;
             let victim = fastrand::usize(..self.running.len());
+            let ended = self.running[victim].try_wait().unwrap();
+            assert_eq!(ended, None, "a relay ended by itself");
             self.running[victim].kill().await.unwrap();
             self.running[victim] = spawn(&self.config);
             kills += 1;
@@ -88,8 +90,8 @@ fn write_config(arena: &Arena) -> PathBuf {
         claims = 2
         poll_min = "20ms"
         poll_max = "100ms"
-        publish_timeout = "5s"
-        lease = "8s"
+        publish_timeout = "1s"
+        lease = "6s"
         "#,
         kafka = arena.kafka.bootstrap(),
         database = arena.database.url,

@@ -29,7 +29,7 @@ impl Arena {
 
     /// The same on another Kafka than the shared one.
     pub(crate) async fn on(layout: &str, ordering: &str, kafka: Kafka) -> Self {
-        let database = database::fresh().await;
+        let database = database::fresh_schema().await;
         let topic = kafka.fresh_topic(4).await;
         let arena =
             Self { database, layout: layout.into(), ordering: ordering.into(), topic, kafka };

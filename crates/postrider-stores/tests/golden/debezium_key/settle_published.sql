@@ -1,0 +1,1 @@
+DELETE FROM "outbox" AS o WHERE o."id" = ANY($1::uuid[])

@@ -1,0 +1,2 @@
+UPDATE "outbox" AS o SET "published" = true
+WHERE o."id" = ANY($1::int8[]) AND o."published" = false

@@ -1,0 +1,185 @@
+//! An outbox of any layout in a schema of its own.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering as Atomic};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use postrider_core::layout::State as LayoutState;
+use postrider_core::{Event, Layout, RecordId};
+use postrider_stores::postgres::{InitOptions, Options, Outbox, PostgresStore, init};
+use postrider_testkit::conformance::store::{Seen, Settings, State, Store, StoreWorld};
+use postrider_testkit::database::{Database, fresh_schema};
+use uuid::Uuid;
+
+pub struct World {
+    pub database: Database,
+    pub layout: Layout,
+    pub outbox: Outbox,
+    /// Where enough attempts are death, looking needs to know how many.
+    max_attempts: AtomicU32,
+}
+
+/// A preset with overrides, its tables and indexes made.
+pub async fn world(preset: &str, overrides: &str) -> World {
+    world_with(preset, overrides, "").await
+}
+
+/// The same, with statements to run first: a table of the test's own, for one.
+pub async fn world_with(preset: &str, overrides: &str, sql: &str) -> World {
+    let database = fresh_schema().await;
+    database.execute(sql).await;
+    let layout = layout(preset, overrides);
+    let options = InitOptions { claim_index: true, notify: false };
+    init(&database.pool, &layout, &options).await.unwrap();
+    World { database, outbox: Outbox::new(layout.clone()), layout, max_attempts: AtomicU32::new(0) }
+}
+
+pub fn layout(preset: &str, overrides: &str) -> Layout {
+    Layout::with_overrides(preset, overrides.parse().unwrap()).unwrap()
+}
+
+impl World {
+    pub fn store(&self) -> PostgresStore {
+        PostgresStore::new(self.database.pool.clone(), Options::new(self.layout.clone()))
+    }
+
+    /// An event as this layout takes it.
+    pub fn event(&self, key: Option<&str>, number: u32) -> Event {
+        let event = Event::raw("order_created", format!("{{\"n\":{number}}}"));
+        let columns = &self.layout.columns;
+        let event = if columns.topic.is_some() { event.topic("orders") } else { event };
+        let event = match &columns.aggregate_type {
+            Some(_) => Event { aggregate_type: Some("vendor_order".into()), ..event },
+            None => event,
+        };
+        let key = match self.layout.name.as_str() {
+            "packfinderz" => Some(uuid(key.unwrap_or("none")).to_string()),
+            "polyshop" | "debezium" => Some(key.unwrap_or("none").to_owned()),
+            "gopipe" => None,
+            _ => key.map(ToOwned::to_owned),
+        };
+        if columns.aggregate_id.is_some() {
+            Event { aggregate_id: key, ..event }
+        } else {
+            Event { key, ..event }
+        }
+    }
+
+    pub async fn emit(&self, event: Event) -> RecordId {
+        let id = event.id.to_string();
+        let mut tx = self.database.pool.begin().await.unwrap();
+        self.outbox.emit(&mut tx, event).await.unwrap();
+        tx.commit().await.unwrap();
+        match id.parse() {
+            Ok(id) if self.layout.columns.event_id.is_some() => RecordId::Uuid(id),
+            _ => self.last_id().await,
+        }
+    }
+
+    async fn last_id(&self) -> RecordId {
+        let sql = format!("SELECT max({}) FROM {}", self.layout.columns.id.quoted(), self.layout.table.quoted());
+        let id = self.database.text(&sql).await.expect("has rows");
+        id.parse().map_or(RecordId::Text(id.into()), RecordId::Int)
+    }
+
+    /// A value of a record's row as text, or `None` for NULL or no row.
+    async fn value(&self, id: &RecordId, expression: &str) -> Option<String> {
+        let (table, column) = (self.layout.table.quoted(), self.layout.columns.id.quoted());
+        self.database.text(&format!("SELECT ({expression})::text FROM {table} WHERE {column}::text = '{id}'")).await
+    }
+
+    async fn trouble(&self, id: &RecordId, column: &str) -> Option<String> {
+        self.database
+            .text(&format!("SELECT {column}::text FROM postrider_troubles WHERE record_id = '{id}'"))
+            .await
+    }
+
+    async fn state(&self, id: &RecordId) -> State {
+        if self.value(id, "1").await.is_none() {
+            return State::Gone;
+        }
+        let max = self.max_attempts.load(Atomic::Relaxed);
+        let is_dead = match &self.layout.state {
+            LayoutState::Timestamp { published_at } => {
+                let attempts = self.layout.columns.attempts.as_ref().unwrap().quoted();
+                format!("{} IS NULL AND {attempts} >= {max}", published_at.quoted())
+            }
+            LayoutState::Status { column, dead, .. } => format!("{} = '{dead}'", column.quoted()),
+            LayoutState::Flag { published, dead_is_flagged: true, .. } => {
+                format!("{} AND error_message IS NOT NULL", published.quoted())
+            }
+            _ => format!("{}", self.trouble(id, "dead").await.as_deref() == Some("true")),
+        };
+        let is_published = match &self.layout.state {
+            LayoutState::Timestamp { published_at } => format!("{} IS NOT NULL", published_at.quoted()),
+            LayoutState::Status { column, published, .. } => format!("{} = '{published}'", column.quoted()),
+            LayoutState::Flag { published, .. } => format!("{} IS TRUE", published.quoted()),
+            LayoutState::Delete => "false".into(),
+        };
+        let is = async |what: &str| self.value(id, what).await.as_deref() == Some("true");
+        match (is(&is_dead).await, is(&is_published).await) {
+            (true, _) => State::Dead,
+            (_, true) => State::Published,
+            _ => State::Pending,
+        }
+    }
+}
+
+#[async_trait]
+impl StoreWorld for World {
+    fn relay(&self, settings: Settings) -> Arc<dyn Store> {
+        self.max_attempts.store(settings.max_attempts, Atomic::Relaxed);
+        let options = Options {
+            max_attempts: settings.max_attempts,
+            on_dead: settings.on_dead,
+            lease: settings.lease,
+            ..Options::new(self.layout.clone())
+        };
+        Arc::new(PostgresStore::new(self.database.pool.clone(), options))
+    }
+
+    async fn insert(&self, key: Option<&str>, number: u32) -> RecordId {
+        self.emit(self.event(key, number)).await
+    }
+
+    async fn look(&self, id: &RecordId) -> Seen {
+        let columns = &self.layout.columns;
+        let attempts = match &columns.attempts {
+            Some(attempts) => self.value(id, &attempts.quoted()).await,
+            None => self.trouble(id, "attempts").await,
+        };
+        let error = match &columns.last_error {
+            Some(error) => self.value(id, &error.quoted()).await,
+            None => self.trouble(id, "last_error").await,
+        };
+        Seen {
+            state: self.state(id).await,
+            attempts: attempts.map_or(0, |attempts| attempts.parse().unwrap()),
+            error,
+        }
+    }
+
+    async fn age(&self, id: &RecordId, ago: Duration) {
+        let column = self.layout.published_at().unwrap_or(&self.layout.columns.created_at).quoted();
+        let (table, key) = (self.layout.table.quoted(), self.layout.columns.id.quoted());
+        let (set, secs) = (format!("{column} = now() - interval '{}s'", ago.as_secs()), "");
+        self.database
+            .execute(&format!("UPDATE {table} SET {set} WHERE {key}::text = '{id}' AND {column} IS NOT NULL{secs}"))
+            .await;
+    }
+
+    fn keeps_published(&self) -> bool {
+        !matches!(self.layout.state, LayoutState::Delete)
+    }
+
+    fn frees_dropped_claims(&self) -> bool {
+        !matches!(self.layout.state, LayoutState::Status { .. })
+    }
+}
+
+/// The same id for the same word.
+fn uuid(word: &str) -> Uuid {
+    let number = word.bytes().fold(7_u128, |number, byte| number * 257 + u128::from(byte));
+    Uuid::from_u128(number)
+}
