@@ -7,19 +7,21 @@ use anyhow::Context as _;
 use postrider::brokers::kafka::KafkaPublisher;
 use postrider::brokers::memory::MemoryBroker;
 use postrider::brokers::pubsub::PubSubPublisher;
-use postrider::core::{Backoff, Publisher, RetryPolicy, Router, StoreError};
+use postrider::core::{Backoff, Layout, Publisher, RetryPolicy, Router, StoreError};
 use postrider::relay;
-use postrider::stores::postgres::{self, Options, PostgresStore};
+use postrider::stores::postgres::{self, Options};
+pub(crate) use postrider::stores::postgres::{Finding, InitOptions, Level, PostgresStore as Store};
 use postrider::{Metrics, Relay};
 use tokio::sync::Notify;
 
-use crate::config::{Broker, BrokerOptions, Cleanup, Config, ConfigError, Outbox};
+use crate::config::{Broker, BrokerOptions, Cleanup, Config, ConfigError, DatabaseUrl, Outbox};
 
 pub(crate) type Publishers = BTreeMap<String, Arc<dyn Publisher>>;
 
 /// The table of an outbox. Connects when it is first used.
-pub(crate) fn store(outbox: &Outbox) -> Result<PostgresStore, StoreError> {
-    let pool = postgres::connect(outbox.database.expose(), outbox.connections)?;
+pub(crate) fn store(outbox: &Outbox) -> Result<Store, ConfigError> {
+    let pool = postgres::connect(outbox.database.expose(), outbox.connections)
+        .map_err(|error| ConfigError::in_database(&outbox.name, error.to_string()))?;
     let options = Options {
         layout: outbox.layout.clone(),
         max_attempts: outbox.max_attempts,
@@ -27,7 +29,22 @@ pub(crate) fn store(outbox: &Outbox) -> Result<PostgresStore, StoreError> {
         lease: outbox.lease,
         hold_max: outbox.lease,
     };
-    Ok(PostgresStore::new(pool, options))
+    Ok(Store::new(pool, options))
+}
+
+/// The statements that create what a layout needs.
+pub(crate) fn ddl(layout: &Layout, options: &InitOptions) -> Vec<String> {
+    postgres::ddl(layout, options)
+}
+
+/// Creates what a layout needs and the database lacks.
+pub(crate) async fn init(
+    database: &DatabaseUrl,
+    layout: &Layout,
+    options: &InitOptions,
+) -> Result<(), StoreError> {
+    let pool = postgres::connect(database.expose(), 1)?;
+    postgres::init(&pool, layout, options).await
 }
 
 /// Every broker that an outbox names, once. Connects when it is first used.
@@ -60,7 +77,7 @@ fn publisher(broker: &Broker) -> Result<Arc<dyn Publisher>, String> {
 /// The relay of one outbox, ready to run.
 pub(crate) fn relay(
     outbox: &Outbox,
-    store: Arc<PostgresStore>,
+    store: Arc<Store>,
     publishers: &Publishers,
     metrics: &Metrics,
 ) -> anyhow::Result<Relay> {
@@ -78,7 +95,7 @@ pub(crate) fn relay(
 }
 
 /// Passes the database's hints on to all workers, since only one of them looks at the lane of a new record.
-fn hints(store: &PostgresStore) -> Arc<Notify> {
+fn hints(store: &Store) -> Arc<Notify> {
     let (wake, notify) = (store.listen(), Arc::new(Notify::new()));
     let workers = notify.clone();
     // Ends with the process, as the relay does.

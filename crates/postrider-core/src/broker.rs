@@ -68,7 +68,8 @@ pub trait Publisher: Send + Sync {
     async fn publish(&self, batch: &[Message], deadline: Duration)
     -> Vec<Result<(), PublishError>>;
 
-    /// Whether the broker can be reached and lets us in. Used for readiness, never for correctness.
+    /// Whether the broker can be reached and lets us in. Makes a lost connection anew, because nothing is
+    /// published to a broker that does not answer this. Never needed for correctness.
     async fn ping(&self) -> Result<(), PublishError>;
 }
 

@@ -8,13 +8,13 @@ use std::time::Duration;
 use postrider_core::{Message, Topic};
 use rdkafka::admin::{AdminClient, AdminOptions, ResourceSpecifier};
 use rdkafka::client::DefaultClientContext;
+use tokio::time::{Instant, timeout_at};
 
 use super::config::KafkaConfig;
 use super::error::{Verdict, too_large};
 
 /// A lookup makes a connection, and only serves to need fewer rounds and to name the limit.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(1);
-const LOOKUPS_MAX: usize = 4;
 
 /// The verdicts on the refused messages, and the batch size to go on with.
 pub(super) struct Ruling {
@@ -22,11 +22,13 @@ pub(super) struct Ruling {
     pub(super) batch_bytes: u32,
 }
 
-/// Rules on messages (by index and content) that were sent in batches of at most `batch_bytes`.
+/// Rules on messages (by index and content) that were sent in batches of at most `batch_bytes`. Looks up the
+/// topics' limits as long as there is time.
 pub(super) async fn rule(
     config: &KafkaConfig,
     refused: &[(usize, &Message)],
     batch_bytes: u32,
+    deadline: Instant,
 ) -> Ruling {
     let mut by_topic: BTreeMap<&Topic, Vec<(usize, &Message)>> = BTreeMap::new();
     for (index, message) in refused {
@@ -39,12 +41,9 @@ pub(super) async fn rule(
         verdicts: Vec::with_capacity(refused.len()),
         batch_bytes,
     };
-    for (position, (topic, messages)) in by_topic.into_iter().enumerate() {
-        let limit = if position < LOOKUPS_MAX {
-            limit_of(config, topic).await
-        } else {
-            None
-        };
+    for (topic, messages) in by_topic {
+        let patience = deadline.min(Instant::now() + LOOKUP_TIMEOUT);
+        let limit = limit_of(config, topic, patience).await;
         let alone = |message: &Message| message.size() > batch_bytes as usize;
         let all_alone = messages.iter().all(|(_, message)| alone(message));
         if !all_alone || limit.is_some_and(|limit| limit < batch_bytes) {
@@ -75,7 +74,10 @@ fn smaller(batch_bytes: u32, limit: Option<u32>, total: usize) -> u32 {
     }
 }
 
-async fn limit_of(config: &KafkaConfig, topic: &Topic) -> Option<u32> {
+async fn limit_of(config: &KafkaConfig, topic: &Topic, patience: Instant) -> Option<u32> {
+    if Instant::now() >= patience {
+        return None;
+    }
     let client_config = config.client_config(config.batch_bytes);
     let open = move || {
         client_config
@@ -83,7 +85,10 @@ async fn limit_of(config: &KafkaConfig, topic: &Topic) -> Option<u32> {
             .ok()
     };
     let admin = tokio::task::spawn_blocking(open).await.ok()??;
-    let limit = ask(&admin, topic).await;
+    let limit = timeout_at(patience, ask(&admin, topic))
+        .await
+        .ok()
+        .flatten();
     // Closing blocks, and nobody waits for it.
     drop(tokio::task::spawn_blocking(move || drop(admin)));
     tracing::debug!(%topic, ?limit, "kafka: looked up the topic's max.message.bytes");
@@ -93,11 +98,7 @@ async fn limit_of(config: &KafkaConfig, topic: &Topic) -> Option<u32> {
 async fn ask(admin: &AdminClient<DefaultClientContext>, topic: &Topic) -> Option<u32> {
     let options = AdminOptions::new().request_timeout(Some(LOOKUP_TIMEOUT));
     let resource = ResourceSpecifier::Topic(topic.as_str());
-    let answer = admin.describe_configs([&resource], &options);
-    let resources = tokio::time::timeout(LOOKUP_TIMEOUT, answer)
-        .await
-        .ok()?
-        .ok()?;
+    let resources = admin.describe_configs([&resource], &options).await.ok()?;
     let settings = resources.into_iter().next()?.ok()?;
     settings
         .get("max.message.bytes")?

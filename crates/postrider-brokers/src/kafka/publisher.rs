@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use postrider_core::{Message, PublishError, Publisher, Topic, text};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{Instant, timeout_at};
 
 use super::call::Call;
@@ -62,9 +62,8 @@ impl KafkaPublisher {
         })
     }
 
-    /// An open session whose cluster has answered. Nothing is sent into the void: what is not sent need
-    /// not be taken back.
-    async fn session(&self, topic: &Topic, deadline: Instant) -> Result<Arc<Session>, String> {
+    /// The current session, made anew if it was closed.
+    async fn opened(&self, deadline: Instant) -> Result<MutexGuard<'_, Current>, String> {
         let in_time = |_| "no time left to connect".to_owned();
         let mut current = timeout_at(deadline, self.current.lock())
             .await
@@ -76,6 +75,13 @@ impl KafkaPublisher {
                 .map_err(in_time)?;
             current.session = Arc::new(self.open().await?);
         }
+        Ok(current)
+    }
+
+    /// An open session whose cluster has answered. Nothing is sent into the void: what is not sent need
+    /// not be taken back.
+    async fn session(&self, topic: &Topic, deadline: Instant) -> Result<Arc<Session>, String> {
+        let mut current = self.opened(deadline).await?;
         if current.session.is_reached() {
             return Ok(Arc::clone(&current.session));
         }
@@ -130,7 +136,7 @@ impl KafkaPublisher {
             .await
             .unwrap_or(());
         drop(unfinished);
-        self.judge(session, &ticket, sheet).await;
+        self.judge(session, &ticket, sheet, deadline).await;
     }
 
     /// Hands over what is still open, in order. Breaks off when the session is closed or time is up.
@@ -173,7 +179,13 @@ impl KafkaPublisher {
     }
 
     /// Turns the reports of a round into outcomes, and finds out what was too large.
-    async fn judge(&self, session: &Session, ticket: &Ticket<'_>, sheet: &mut Sheet<'_>) {
+    async fn judge(
+        &self,
+        session: &Session,
+        ticket: &Ticket<'_>,
+        sheet: &mut Sheet<'_>,
+        deadline: Instant,
+    ) {
         let closed = session.closed_because();
         let reports = ticket.call.reports();
         let mut oversized = Vec::new();
@@ -195,7 +207,7 @@ impl KafkaPublisher {
         if oversized.is_empty() {
             return;
         }
-        let ruling = oversize::rule(&self.config, &oversized, session.batch_bytes).await;
+        let ruling = oversize::rule(&self.config, &oversized, session.batch_bytes, deadline).await;
         self.batch_bytes
             .fetch_min(ruling.batch_bytes, Ordering::Relaxed);
         for (index, verdict) in ruling.verdicts {
@@ -229,12 +241,12 @@ impl Publisher for KafkaPublisher {
     }
 
     async fn ping(&self) -> Result<(), PublishError> {
-        let session = Arc::clone(&self.current.lock().await.session);
-        let topic = self.known_topic.get().cloned();
-        let probed = if session.is_open() {
-            probe(&session, topic, PING_TIMEOUT).await
-        } else {
-            Err(session.explain("the connection is being made again"))
+        // Nobody publishes to a broker that does not answer, so this must connect by itself.
+        let deadline = Instant::now() + PING_TIMEOUT;
+        let session = self.opened(deadline).await.map(|current| Arc::clone(&current.session));
+        let probed = match session {
+            Ok(session) => probe(&session, self.known_topic.get().cloned(), PING_TIMEOUT).await,
+            Err(reason) => Err(reason),
         };
         probed.map_err(unavailable)
     }

@@ -1,3 +1,5 @@
+//! What bounds the memory broker.
+
 use serde::{Deserialize, Serialize};
 
 /// Limits of a [`super::MemoryBroker`].

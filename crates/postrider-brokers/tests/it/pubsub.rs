@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use postrider_brokers::{PubSubConfig, PubSubPublisher};
-use postrider_core::{PublishError, Publisher, Topic};
+use postrider_core::{Failure, Header, Message, PublishError, Publisher, Topic};
 use postrider_testkit::conformance::publisher::{
-    OutageWorld, PublisherWorld, Seen, interleaved, numbered,
+    OutageWorld, PublisherWorld, Seen, assert_each_key_ends_at_its_first_failure,
+    first_occurrences, interleaved, numbered,
 };
-use postrider_testkit::pubsub::{PubSub, PubSubMessage, PubSubTopic};
+use postrider_testkit::pubsub::{ANSWER, PubSub, PubSubMessage, PubSubTopic, ScriptedPubSub};
 use postrider_testkit::services::{Kind, PrivateServer};
 use tokio::sync::Mutex;
 
@@ -180,4 +181,87 @@ async fn nobody_at_the_endpoint_is_an_outage() {
         );
     }
     assert!(publisher.ping().await.is_err());
+}
+
+/// A publisher at a server that answers as the messages ask.
+async fn scripted() -> (ScriptedPubSub, PubSubPublisher) {
+    let server = ScriptedPubSub::start().await;
+    let endpoint = Some(server.endpoint().to_owned());
+    let publisher = PubSubPublisher::new(PubSubConfig {
+        endpoint,
+        ..PubSubConfig::new("p")
+    });
+    (server, publisher.expect("a valid config"))
+}
+
+fn answered(mut message: Message, code: &str) -> Message {
+    message.headers.push(Header::new(ANSWER, code));
+    message
+}
+
+const INVALID_ARGUMENT: &str = "3";
+const NOT_FOUND: &str = "5";
+const PERMISSION_DENIED: &str = "7";
+const RESOURCE_EXHAUSTED: &str = "8";
+const UNAUTHENTICATED: &str = "16";
+
+#[tokio::test]
+async fn a_message_that_the_service_refuses_harms_only_its_key() {
+    let (server, publisher) = scripted().await;
+    let topic = Topic::from("orders");
+    let mut batch = interleaved(&topic, &["a", "b"], 0, 50);
+    batch[60] = answered(batch[60].clone(), INVALID_ARGUMENT);
+    let outcomes = publisher.publish(&batch, DEADLINE).await;
+    assert_each_key_ends_at_its_first_failure(&batch, &outcomes);
+    assert!(
+        matches!(outcomes[60], Err(PublishError::Refused { .. })),
+        "{:?}",
+        outcomes[60]
+    );
+    let by_key = first_occurrences(&server.taken().into_iter().map(seen).collect::<Vec<_>>());
+    assert_eq!(by_key["a"], (0..30).collect::<Vec<_>>());
+    assert_eq!(by_key["b"], (0..50).collect::<Vec<_>>());
+
+    // The key that failed goes on when its next message is sent.
+    let rest: Vec<_> = (31..50)
+        .map(|number| numbered(&topic, "a", number))
+        .collect();
+    assert!(
+        publisher
+            .publish(&rest, DEADLINE)
+            .await
+            .iter()
+            .all(Result::is_ok)
+    );
+}
+
+#[tokio::test]
+async fn unordered_messages_beside_a_refused_one_are_taken() {
+    let (server, publisher) = scripted().await;
+    let mut batch = interleaved(&Topic::from("orders"), &["a"], 0, 200);
+    batch.iter_mut().for_each(|message| message.ordered = false);
+    for index in [0, 77, 199] {
+        batch[index] = answered(batch[index].clone(), INVALID_ARGUMENT);
+    }
+    let outcomes = publisher.publish(&batch, DEADLINE).await;
+    let refused: Vec<usize> = (0..200).filter(|index| outcomes[*index].is_err()).collect();
+    assert_eq!(refused, [0, 77, 199]);
+    assert_eq!(server.taken().len(), 197);
+}
+
+#[tokio::test]
+async fn answers_are_outages_retries_or_deaths() {
+    let (_server, publisher) = scripted().await;
+    let cases = [
+        (INVALID_ARGUMENT, Failure::Permanent),
+        (NOT_FOUND, Failure::Transient),
+        (PERMISSION_DENIED, Failure::Transient),
+        (RESOURCE_EXHAUSTED, Failure::Outage),
+        (UNAUTHENTICATED, Failure::Outage),
+    ];
+    for (code, expected) in cases {
+        let message = answered(numbered(&Topic::from("orders"), code, 0), code);
+        let outcome = publisher.publish(&[message], DEADLINE).await.remove(0);
+        assert_eq!(outcome.unwrap_err().failure(), expected, "code {code}");
+    }
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider::core::{Publisher, text};
-use postrider::stores::postgres::{self, Level};
 use serde::Serialize;
 use serde_json::json;
 
 use super::ConfigArgs;
 use crate::config::{BrokerOptions, Config, Outbox};
-use crate::{output, wiring};
+use crate::output;
+use crate::wiring::{self, Level, Store};
 
 /// How long a database or a broker may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -43,7 +43,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let publishers = wiring::publishers(&config)?;
     let mut findings = in_config(&config);
     for outbox in &config.outboxes {
-        findings.extend(in_database(outbox).await);
+        findings.extend(in_database(outbox, &wiring::store(outbox)?).await);
     }
     findings.extend(in_brokers(&publishers).await);
     let ok = findings.iter().all(|finding| finding.level != Level::Error);
@@ -106,10 +106,9 @@ fn in_config(config: &Config) -> Vec<Finding> {
     findings
 }
 
-async fn in_database(outbox: &Outbox) -> Vec<Finding> {
+async fn in_database(outbox: &Outbox, store: &Store) -> Vec<Finding> {
     let place = format!("outbox.{}", outbox.name);
-    let check = async { wiring::store(outbox)?.check().await };
-    match tokio::time::timeout(PATIENCE, check).await {
+    match tokio::time::timeout(PATIENCE, store.check()).await {
         Ok(Ok(found)) => found
             .into_iter()
             .map(|finding| Finding::of(&place, finding))
@@ -142,8 +141,8 @@ async fn reach(publisher: &Arc<dyn Publisher>) -> Result<(), String> {
 }
 
 impl Finding {
-    fn of(place: &str, finding: postgres::Finding) -> Self {
-        let postgres::Finding {
+    fn of(place: &str, finding: wiring::Finding) -> Self {
+        let wiring::Finding {
             level,
             subject,
             message,

@@ -6,11 +6,11 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Subcommand;
 use postrider::core::{DeadFilter, DeadLetters, DeadRecord, RecordId};
-use postrider::stores::postgres::PostgresStore;
 use serde_json::{Value, json};
 
 use super::{ConfigArgs, UsageError, chosen};
-use crate::{output, wiring};
+use crate::output;
+use crate::wiring::{self, Store};
 
 /// Records that are read, resent or discarded at a time.
 const BATCH: u32 = 1000;
@@ -116,7 +116,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 impl Which {
-    fn store(&self) -> anyhow::Result<PostgresStore> {
+    fn store(&self) -> anyhow::Result<Store> {
         let config = self.config.load()?;
         match chosen(&config, self.outbox.as_deref())?.as_slice() {
             [outbox] => Ok(wiring::store(outbox)?),
@@ -196,7 +196,7 @@ async fn alter(which: &Which, change: &Change, verb: Verb) -> anyhow::Result<Exi
 }
 
 /// Works through the records batch by batch. What dies again in the meantime is not touched twice.
-async fn alter_all(store: &PostgresStore, filter: &DeadFilter, verb: Verb) -> anyhow::Result<u64> {
+async fn alter_all(store: &Store, filter: &DeadFilter, verb: Verb) -> anyhow::Result<u64> {
     let mut seen: HashSet<RecordId> = HashSet::new();
     let mut altered = 0;
     loop {

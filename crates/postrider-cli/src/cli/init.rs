@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use postrider::core::Layout;
-use postrider::stores::postgres::{self, InitOptions};
 
 use super::{ConfigArgs, UsageError, chosen};
 use crate::config::{DatabaseUrl, Environment, Reference, Sources};
 use crate::output;
+use crate::wiring::{self, InitOptions};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -62,8 +62,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         let needed = || UsageError("--layout needs --database, or --print".into());
         let database = database.ok_or_else(needed)?;
-        let pool = postgres::connect(database.expose(), 1)?;
-        let done = postgres::init(&pool, &layout, &options).await;
+        let done = wiring::init(&database, &layout, &options).await;
         done.with_context(|| format!("{name} could not be initialised in {database}"))?;
         output::note(&format!(
             "{name}: table {} is ready in {database}",
@@ -109,7 +108,7 @@ fn targets(args: &Args) -> anyhow::Result<Vec<Target>> {
 }
 
 fn print(layout: &Layout, options: &InitOptions) -> anyhow::Result<()> {
-    for statement in postgres::ddl(layout, options) {
+    for statement in wiring::ddl(layout, options) {
         output::text(&format!(
             "{};\n",
             statement.trim_end().trim_end_matches(';')

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use postrider::core::StoreError;
-use postrider::stores::postgres::{Finding, Level, PostgresStore};
 use postrider::{Metrics, Relay};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -16,7 +15,8 @@ use tokio_util::sync::CancellationToken;
 use super::ConfigArgs;
 use crate::admin::{self, Admin};
 use crate::config::{Config, Outbox};
-use crate::{telemetry, wiring};
+use crate::telemetry;
+use crate::wiring::{self, Finding, Level, Store};
 
 /// Between two looks at a table whose database did not answer.
 const CHECK_AGAIN: Duration = Duration::from_secs(1);
@@ -53,7 +53,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     ended.map(|()| ExitCode::SUCCESS)
 }
 
-type Wired = (String, Arc<PostgresStore>, Relay);
+type Wired = (String, Arc<Store>, Relay);
 
 fn outboxes(config: &Config, metrics: &Metrics) -> anyhow::Result<Vec<Wired>> {
     let publishers = wiring::publishers(config)?;
@@ -102,7 +102,7 @@ async fn relay_all(outboxes: Vec<Wired>, stop: &CancellationToken) -> anyhow::Re
 /// runs and waits for it, and the table is looked at as soon as it can be.
 async fn relay_one(
     name: String,
-    store: Arc<PostgresStore>,
+    store: Arc<Store>,
     relay: Relay,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
@@ -127,11 +127,7 @@ async fn relay_one(
     ran.with_context(|| format!("outbox {name} stopped"))
 }
 
-async fn fits_later(
-    name: &str,
-    store: &PostgresStore,
-    stop: &CancellationToken,
-) -> anyhow::Result<()> {
+async fn fits_later(name: &str, store: &Store, stop: &CancellationToken) -> anyhow::Result<()> {
     loop {
         tokio::select! {
             () = tokio::time::sleep(CHECK_AGAIN) => {}

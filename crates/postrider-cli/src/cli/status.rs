@@ -7,7 +7,7 @@ use postrider::core::{Backlog, OutboxStore as _, text};
 use serde_json::{Value, json};
 
 use super::{ConfigArgs, chosen};
-use crate::config::Outbox;
+use crate::config::{ConfigError, Outbox};
 use crate::{output, wiring};
 
 #[derive(clap::Args)]
@@ -32,7 +32,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let config = args.config.load()?;
     let mut lines = Vec::new();
     for outbox in chosen(&config, args.outbox.as_deref())? {
-        lines.push(Line::read(outbox, &args).await);
+        lines.push(Line::read(outbox, &args).await?);
     }
     let ok = lines.iter().all(|line| line.problems.is_empty());
     if args.json {
@@ -57,20 +57,17 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    async fn read(outbox: &'a Outbox, args: &Args) -> Self {
-        let counted = match wiring::store(outbox) {
-            Ok(store) => store.backlog().await,
-            Err(error) => Err(error),
-        };
+    async fn read(outbox: &'a Outbox, args: &Args) -> Result<Self, ConfigError> {
+        let counted = wiring::store(outbox)?.backlog().await;
         let (backlog, problems) = match counted {
             Ok(backlog) => (Some(backlog), judge(&backlog, args.max_age, args.max_dead)),
             Err(error) => (None, vec![text::chain(&error)]),
         };
-        Self {
+        Ok(Self {
             outbox: &outbox.name,
             backlog,
             problems,
-        }
+        })
     }
 
     fn row(&self) -> [String; 4] {

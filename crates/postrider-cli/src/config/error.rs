@@ -84,6 +84,12 @@ impl ConfigError {
         )
     }
 
+    /// A database's client does not take its URL.
+    pub(crate) fn in_database(outbox: &str, reason: String) -> Self {
+        let key = KeyPath::root().key("outbox").key(outbox).key("database");
+        Self::new(key, Problem::Malformed(reason))
+    }
+
     #[must_use]
     pub(crate) fn at(mut self, place: Option<Place>) -> Self {
         self.place = place;

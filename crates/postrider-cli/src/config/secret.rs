@@ -109,14 +109,14 @@ impl<'de> Deserialize<'de> for Reference {
 
 /// Where references lead: the environment as it was at start, and the config file's folder, which relative
 /// paths start from.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Sources {
     pub(crate) environment: Environment,
     pub(crate) dir: PathBuf,
 }
 
 /// A copy of the environment. Variables that are not UTF-8 are left out.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Environment(BTreeMap<String, String>);
 
 impl Environment {

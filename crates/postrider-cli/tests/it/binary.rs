@@ -195,7 +195,7 @@ impl Relay {
     pub(crate) async fn becomes(&self, status: u16) -> Value {
         eventually("readiness", async || match self.readyz().await {
             (found, body) if found == status => Ok(body),
-            other => Err(other),
+            other => Err((other, self.text())),
         })
         .await
     }

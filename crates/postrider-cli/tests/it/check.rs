@@ -92,7 +92,7 @@ async fn a_broker_or_a_database_that_is_away_is_an_error() {
 
     let config = outbox
         .config("")
-        .replace(&outbox.url, "postgres://u:hunter2@127.0.0.1:1/x");
+        .replace(outbox.url(), "postgres://u:hunter2@127.0.0.1:1/x");
     let ran = Project::new(&config).run(&["check"]).exits(1);
     let ran = ran.prints("# error: outbox.orders: database: ");
     assert!(!ran.stdout.contains("hunter2"), "{}", ran.stdout);

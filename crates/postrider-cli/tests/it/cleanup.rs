@@ -9,13 +9,14 @@ async fn only_what_was_published_long_enough_ago_is_deleted() {
                   SELECT gen_random_uuid(), 'order.placed', 'a', 1, '{}', now() - interval '60 days', \
                   at IS NOT NULL, at FROM unnest(array[now() - interval '31 days', now() - interval '29 days', \
                   NULL]::timestamptz[]) at";
-    sqlx::query(insert).execute(&outbox.pool).await.unwrap();
+    sqlx::query(insert).execute(outbox.pool()).await.unwrap();
     let project = outbox.project("[outbox.cleanup]\nkeep = \"30d\"\nbatch = 1");
     project.run(&["cleanup", "--once"]).ok().prints("orders  1");
-    assert_eq!(outbox.count("true").await, 2);
+    assert_eq!(outbox.database.count("outbox_events").await, 2);
     assert_eq!(
         outbox
-            .count("processed_at < now() - interval '30 days'")
+            .database
+            .count("outbox_events WHERE processed_at < now() - interval '30 days'")
             .await,
         0
     );

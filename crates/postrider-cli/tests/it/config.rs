@@ -112,3 +112,17 @@ fn layouts_are_listed_and_shown() {
         .json();
     assert_eq!(json["state"]["kind"], "flag");
 }
+
+#[test]
+fn a_url_that_the_client_does_not_take_is_a_mistake_too() {
+    let config = GOOD.replace("/shop\"", "/shop?sslmode=colour\"");
+    let project = Project::new(&config);
+    for verb in ["status", "check", "relay"] {
+        refused(project.run(&[verb])).says("outbox.orders.database");
+    }
+    let kafka = "kind = \"kafka\"\nbootstrap = \"k:1\"\nproperties = { colour = \"hunter2\" }";
+    let project = Project::new(&GOOD.replace("kind = \"memory\"", kafka));
+    refused(project.run(&["relay"]))
+        .says("broker.main")
+        .says("colour");
+}

@@ -130,7 +130,7 @@ async fn what_is_discarded_is_gone() {
         .ok()
         .prints("1 discarded");
     dead(&project, 0).await;
-    assert_eq!(outbox.count("true").await, 0);
+    assert_eq!(outbox.database.count("outbox_events").await, 0);
     project
         .run(&["dead", "discard", "--all"])
         .ok()

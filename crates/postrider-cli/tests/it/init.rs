@@ -43,7 +43,7 @@ async fn print_shows_the_statements_and_changes_nothing() {
     // What is printed is what init does: run twice by hand, it satisfies the check.
     for _ in 0..2 {
         sqlx::raw_sql(sqlx::AssertSqlSafe(all.clone()))
-            .execute(&outbox.pool)
+            .execute(outbox.pool())
             .await
             .unwrap();
     }
@@ -53,7 +53,7 @@ async fn print_shows_the_statements_and_changes_nothing() {
 #[tokio::test]
 async fn a_layout_needs_no_config() {
     let outbox = TestOutbox::empty("gopipe").await;
-    let elsewhere = Project::new("this is no config").variable("DATABASE", &outbox.url);
+    let elsewhere = Project::new("this is no config").variable("DATABASE", outbox.url());
     elsewhere
         .run(&["init", "--layout", "gopipe", "--print"])
         .ok()
@@ -69,7 +69,7 @@ async fn a_layout_needs_no_config() {
     ];
     elsewhere.run(&args).ok();
     sqlx::query("SELECT topic, data FROM events")
-        .execute(&outbox.pool)
+        .execute(outbox.pool())
         .await
         .unwrap();
 }

@@ -13,7 +13,7 @@ async fn lines_about_events_carry_their_fields() {
                   (enum_range(NULL::aggregate_type_enum))[1], gen_random_uuid(), '{\"secret\": \"payload\"}' \
                   RETURNING id::text, event_type::text, aggregate_type::text, aggregate_id::text";
     let row: (String, String, String, String) = sqlx::query_as(insert)
-        .fetch_one(&outbox.pool)
+        .fetch_one(outbox.pool())
         .await
         .unwrap();
     let relay = project.relay().await;
@@ -41,7 +41,7 @@ async fn published_events_are_logged_on_request_with_their_trace() {
     let insert = "INSERT INTO outbox (id, aggregatetype, aggregateid, type, payload) \
                   VALUES (gen_random_uuid(), 'order', '7', 'placed', '{}') RETURNING id::text";
     let id: String = sqlx::query_scalar(insert)
-        .fetch_one(&outbox.pool)
+        .fetch_one(outbox.pool())
         .await
         .unwrap();
     let project = Project::new(&config);

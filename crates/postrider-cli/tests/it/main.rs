@@ -1,6 +1,9 @@
 //! Runs the real binary against real servers: what it prints, where, with which exit code, and what a
 //! running relay answers.
-#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not what tests share")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "clippy knows tests, but not what tests share"
+)]
 
 mod admin;
 mod binary;

@@ -19,7 +19,10 @@ async fn a_broker_outage_burns_no_attempts_and_loses_nothing() {
     let kafka = || Kafka::at(server.address());
     let hold = Arena::on("polyshop", "key", kafka()).await;
     let lease = Arena::on("talkie", "key", kafka()).await;
-    let relays = [Relays::start(&hold, 2).await, Relays::start(&lease, 2).await];
+    let relays = [
+        Relays::start(&hold, 2).await,
+        Relays::start(&lease, 2).await,
+    ];
 
     let time = BEFORE + OUTAGE + AFTER;
     let outage = async {
@@ -28,7 +31,8 @@ async fn a_broker_outage_burns_no_attempts_and_loses_nothing() {
         tokio::time::sleep(OUTAGE).await;
         server.restart().await;
     };
-    let (written_hold, written_lease, ()) = tokio::join!(hold.write(time), lease.write(time), outage);
+    let (written_hold, written_lease, ()) =
+        tokio::join!(hold.write(time), lease.write(time), outage);
     println!("outage: {written_hold} transactions in hold mode, {written_lease} in lease mode");
 
     for arena in [&hold, &lease] {
@@ -37,9 +41,23 @@ async fn a_broker_outage_burns_no_attempts_and_loses_nothing() {
     }
     let burnt = "SELECT count(*) FROM postrider_troubles WHERE attempts > 0 OR dead";
     assert_eq!(hold.count(burnt).await, 0);
-    assert_eq!(hold.count("SELECT count(*) FROM outbox_events WHERE error_message IS NOT NULL").await, 0);
-    assert_eq!(lease.count("SELECT count(*) FROM outbox WHERE retry_count > 0").await, 0);
-    assert_eq!(lease.count("SELECT count(*) FROM outbox WHERE status <> 'published'").await, 0);
+    assert_eq!(
+        hold.count("SELECT count(*) FROM outbox_events WHERE error_message IS NOT NULL")
+            .await,
+        0
+    );
+    assert_eq!(
+        lease
+            .count("SELECT count(*) FROM outbox WHERE retry_count > 0")
+            .await,
+        0
+    );
+    assert_eq!(
+        lease
+            .count("SELECT count(*) FROM outbox WHERE status <> 'published'")
+            .await,
+        0
+    );
     for relays in relays {
         relays.stop().await;
     }

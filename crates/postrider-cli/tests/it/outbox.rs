@@ -2,35 +2,31 @@
 
 use postrider::core::{Event, EventId, Layout};
 use postrider::stores::postgres::{self, InitOptions, Outbox, PgPool};
-use postrider_testkit::services::services;
+use postrider_testkit::database::{Database, fresh_schema};
 
 use crate::binary::Project;
 
 pub(crate) struct TestOutbox {
     pub(crate) layout: Layout,
-    pub(crate) url: String,
-    pub(crate) pool: PgPool,
+    pub(crate) database: Database,
 }
 
 impl TestOutbox {
     /// A schema of its own with nothing in it.
     pub(crate) async fn empty(layout: &str) -> Self {
-        let schema = format!("cli_{}", uuid::Uuid::now_v7().simple());
-        let url = &services().postgres_url;
-        let create = format!("CREATE SCHEMA {schema}");
-        let shared = postgres::connect(url, 1).unwrap();
-        sqlx::query(sqlx::AssertSqlSafe(create))
-            .execute(&shared)
-            .await
-            .unwrap();
-        let mark = if url.contains('?') { '&' } else { '?' };
-        let url = format!("{url}{mark}options=-csearch_path%3D{schema}");
-        let pool = postgres::connect(&url, 2).unwrap();
+        let layout = Layout::preset(layout).unwrap();
         Self {
-            layout: Layout::preset(layout).unwrap(),
-            url,
-            pool,
+            layout,
+            database: fresh_schema().await,
         }
+    }
+
+    pub(crate) fn pool(&self) -> &PgPool {
+        &self.database.pool
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.database.url
     }
 
     /// With the layout's table and its index.
@@ -40,7 +36,7 @@ impl TestOutbox {
             claim_index: true,
             notify: false,
         };
-        postgres::init(&outbox.pool, &outbox.layout, &options)
+        postgres::init(outbox.pool(), &outbox.layout, &options)
             .await
             .unwrap();
         outbox
@@ -52,7 +48,7 @@ impl TestOutbox {
     }
 
     pub(crate) fn config_with(&self, broker: &str, lines: &str) -> String {
-        let Self { layout, url, .. } = self;
+        let (layout, url) = (&self.layout, self.url());
         format!(
             "[admin]\nlisten = \"127.0.0.1:0\"\n\n[broker.main]\n{broker}\n\n[[outbox]]\nname = \"orders\"\n\
              database = \"{url}\"\nlayout = \"{}\"\nbroker = \"main\"\n{lines}\n",
@@ -70,20 +66,12 @@ impl TestOutbox {
             .unwrap()
             .aggregate_id(key);
         let id = event.id.clone();
-        let mut tx = self.pool.begin().await.unwrap();
+        let mut tx = self.pool().begin().await.unwrap();
         Outbox::new(self.layout.clone())
             .emit(&mut tx, event)
             .await
             .unwrap();
         tx.commit().await.unwrap();
         id
-    }
-
-    pub(crate) async fn count(&self, condition: &str) -> i64 {
-        let query = format!("SELECT count(*) FROM outbox_events WHERE {condition}");
-        sqlx::query_scalar(sqlx::AssertSqlSafe(query))
-            .fetch_one(&self.pool)
-            .await
-            .unwrap()
     }
 }

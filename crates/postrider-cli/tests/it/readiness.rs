@@ -45,6 +45,23 @@ async fn a_database_that_stops_makes_the_relay_not_ready_until_it_returns() {
     relay.becomes(503).await;
     server.restart().await;
     relay.becomes(200).await;
+
+    // And it refuses a table that does not fit as soon as it can look at it.
+    drop(relay);
+    sqlx::query("DROP TABLE outbox_events")
+        .execute(&pool)
+        .await
+        .unwrap();
+    server.kill();
+    let relay = project.relay().await;
+    relay.becomes(503).await;
+    server.restart().await;
+    assert_eq!(relay.exit().await.code(), Some(1), "{:#?}", relay.text());
+    let last = relay.text().pop().unwrap();
+    assert!(
+        last.starts_with("error: outbox orders") || last.starts_with("  because"),
+        "{last}"
+    );
 }
 
 async fn broker_stops_and_returns(kind: Kind, config: impl Fn(&str) -> String) {

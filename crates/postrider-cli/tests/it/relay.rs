@@ -1,7 +1,9 @@
 use std::os::unix::process::ExitStatusExt as _;
+use std::time::{Duration, Instant};
 
 use postrider_testkit::eventually;
 use postrider_testkit::kafka::Kafka;
+use postrider_testkit::services::{Kind, PrivateServer};
 use rustix::process::Signal;
 
 use crate::binary::{Project, Relay};
@@ -20,7 +22,7 @@ async fn events_of_two_outboxes_reach_two_brokers() {
         + &format!(
             "[broker.spare]\nkind = \"memory\"\n[[outbox]]\nname = \"payments\"\n\
              database = \"{}\"\nlayout = \"polyshop\"\nbroker = \"spare\"\n",
-            payments.url
+            payments.url()
         );
     let project = Project::new(&config);
     let relay = project.relay().await;
@@ -48,6 +50,30 @@ async fn events_of_two_outboxes_reach_two_brokers() {
     }
 }
 
+/// Polling alone would take an hour.
+#[tokio::test]
+async fn a_notified_relay_does_not_wait_for_its_next_poll() {
+    let outbox = TestOutbox::empty("polyshop").await;
+    let project = outbox.project("notify = true\npoll_min = \"1h\"");
+    project.run(&["init", "--claim-index", "--notify"]).ok();
+    let relay = project.relay().await;
+    relay.becomes(200).await;
+    for key in 0..20 {
+        outbox.emit("order.placed", &key.to_string()).await;
+    }
+    eventually("all are published", async || {
+        match outbox
+            .database
+            .count("outbox_events WHERE NOT processed")
+            .await
+        {
+            0 => Ok(()),
+            waiting => Err(waiting),
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_signal_stops_the_relay_with_exit_code_0() {
     let outbox = TestOutbox::create("polyshop").await;
@@ -68,7 +94,7 @@ async fn hanging(
     let project = outbox.project(lines);
     let relay = project.relay().await;
     relay.becomes(200).await;
-    let mut lock = outbox.pool.begin().await.unwrap();
+    let mut lock = outbox.pool().begin().await.unwrap();
     sqlx::query("LOCK TABLE outbox_events")
         .execute(&mut *lock)
         .await
@@ -93,6 +119,52 @@ async fn a_stop_waits_for_what_is_in_flight_within_its_limit() {
     relay.signal(Signal::TERM);
     assert_eq!(relay.exit().await.code(), Some(0), "{:#?}", relay.text());
     drop(lock);
+}
+
+/// A broker that takes a batch and never answers keeps a stop waiting no longer than an open transaction.
+#[tokio::test]
+async fn a_stop_keeps_its_limit_while_the_broker_is_frozen() {
+    let outbox = TestOutbox::create("polyshop").await;
+    let server = PrivateServer::start(Kind::Kafka).await;
+    let broker = format!("kind = \"kafka\"\nbootstrap = \"{}\"", server.address());
+    let lines = "stop_timeout = \"1s\"\npublish_timeout = \"1m\"";
+    let project = Project::new(&outbox.config_with(&broker, lines));
+    let relay = project.relay().await;
+    relay.becomes(200).await;
+    outbox.emit("order.placed", "7").await;
+    eventually("the connection is in use", async || {
+        let waiting = outbox
+            .database
+            .count("outbox_events WHERE NOT processed")
+            .await;
+        if waiting == 0 {
+            Ok(())
+        } else {
+            Err(relay.text())
+        }
+    })
+    .await;
+
+    server.pause();
+    outbox.emit("order.placed", "8").await;
+    let free = "SELECT count(*) FROM (SELECT FROM outbox_events WHERE NOT processed FOR UPDATE SKIP LOCKED) _";
+    eventually("the claim is open", async || {
+        match outbox.database.number(free).await {
+            0 => Ok(()),
+            free => Err(free),
+        }
+    })
+    .await;
+    relay.signal(Signal::TERM);
+    let stopping = Instant::now();
+    assert_eq!(relay.exit().await.code(), Some(0), "{:#?}", relay.text());
+    let took = stopping.elapsed();
+    assert!(
+        took < Duration::from_secs(10),
+        "{took:?}: {:#?}",
+        relay.text()
+    );
+    server.resume();
 }
 
 #[tokio::test]

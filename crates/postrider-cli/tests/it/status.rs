@@ -40,7 +40,7 @@ async fn limits_set_the_exit_code() {
                   created_at, attempt_count) SELECT gen_random_uuid(), \
                   (enum_range(NULL::event_type_enum))[1], (enum_range(NULL::aggregate_type_enum))[1], \
                   gen_random_uuid(), '{}', now() - interval '1 hour', attempts FROM unnest(array[0, 3]) attempts";
-    sqlx::query(insert).execute(&outbox.pool).await.unwrap();
+    sqlx::query(insert).execute(outbox.pool()).await.unwrap();
     project
         .run(&["status", "--max-age", "2h", "--max-dead", "1"])
         .ok();

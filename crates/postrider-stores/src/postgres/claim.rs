@@ -7,8 +7,9 @@ use postrider_core::{Fate, Layout, Ordering, Record, RecordId, Share, StoreError
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
+use super::error::store_error;
 use super::outbox::Ready;
-use super::rows::Reader;
+use super::rows::{self, Reader};
 use super::tx::Tx;
 use super::{Inner, Options};
 use crate::sql::LANES;
@@ -45,7 +46,8 @@ pub(super) async fn begin(
     text.push_str("; ");
     text.push_str(&lock_lanes(&options.layout, &wanted));
     let (tx, rows) = Tx::begin(&inner.pool, text.into()).await?;
-    let got: Vec<i32> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+    // Other rows are the explanation that locks the table.
+    let got: Vec<i32> = rows.iter().filter_map(|row| row.try_get("lane").ok()).collect();
     if got.is_empty() {
         tx.rollback().await?;
         return Ok(None);
@@ -67,24 +69,24 @@ fn begin_text(options: &Options, claim_index: bool) -> String {
         // A table that was empty when it was last analysed makes the planner sort what it need not.
         text.push_str("; SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off");
     }
-    if let Some(touch) = touch(&options.layout) {
+    if let Some(lock_table) = lock_table(&options.layout) {
         text.push_str("; ");
-        text.push_str(&touch);
+        text.push_str(&lock_table);
     }
     text
 }
 
-/// Takes the table lock that settling needs. Whoever keeps others from writing, as CREATE INDEX does,
-/// is met before anything is published, not after.
-fn touch(layout: &Layout) -> Option<String> {
+/// Takes the table lock that settling needs, and by explaining a statement rather than running it, fires no
+/// trigger. Whoever keeps others from writing, as CREATE INDEX does, is met before anything is published.
+fn lock_table(layout: &Layout) -> Option<String> {
     let table = layout.table.quoted();
     let column = match &layout.state {
-        State::Delete => return Some(format!("DELETE FROM {table} WHERE false")),
+        State::Delete => return Some(format!("EXPLAIN DELETE FROM {table} WHERE false")),
         State::Status { .. } => return None,
         State::Timestamp { published_at } => published_at.quoted(),
         State::Flag { published, .. } => published.quoted(),
     };
-    Some(format!("UPDATE {table} SET {column} = {column} WHERE false"))
+    Some(format!("EXPLAIN UPDATE {table} SET {column} = {column} WHERE false"))
 }
 
 fn lanes(share: Share) -> Vec<u32> {
@@ -105,9 +107,15 @@ fn lock_lanes(layout: &Layout, wanted: &[u32]) -> String {
     )
 }
 
-pub(super) fn records(ready: &Ready, rows: &[PgRow]) -> Result<Vec<Record>, sqlx::Error> {
-    let mut reader = Reader::new(&ready.statements.selection);
-    rows.iter().map(|row| reader.record(row)).collect()
+pub(super) fn records(inner: &Inner, ready: &Ready, rows: &[PgRow]) -> Result<Vec<Record>, StoreError> {
+    let selection = &ready.statements.selection;
+    if rows.first().is_some_and(|row| !rows::are_as_expected(row, selection)) {
+        let changed = format!("columns of table {} have changed; it is read anew", inner.name());
+        return Err(StoreError::Mismatch(changed));
+    }
+    let mut reader = Reader::new(selection);
+    let records = rows.iter().map(|row| reader.record(row)).collect::<Result<_, _>>();
+    records.map_err(store_error("read claimed records", &inner.name()))
 }
 
 /// A claim's records, sorted by what is to be written of them.

@@ -11,40 +11,51 @@ pub(super) fn store_error(
 ) -> impl Fn(sqlx::Error) -> StoreError + use<> {
     let table = table.to_owned();
     move |error| {
-        let Some(code) = code(&error) else {
-            return match error {
-                sqlx::Error::ColumnDecode { .. }
-                | sqlx::Error::Decode(_)
-                | sqlx::Error::Encode(_)
-                | sqlx::Error::ColumnNotFound(_) => StoreError::refused(action, error),
-                _ => StoreError::unavailable(error),
-            };
-        };
-        match meaning(&code) {
-            Meaning::Later => StoreError::unavailable(error),
-            Meaning::Locked => StoreError::Unavailable {
-                reason: format!("cannot {action}: somebody else holds a lock on {table} for longer than lock_timeout"),
-                source: Some(error.into()),
-            },
-            Meaning::Mismatch => StoreError::Mismatch(format!(
-                "layout does not fit table {table}: {}; run `postrider check`",
-                text::chain(&error)
+        let reason = reason(&error);
+        let unavailable = |reason| StoreError::Unavailable { reason, source: None };
+        let outcome = match meaning(&error) {
+            Meaning::Later => unavailable(reason),
+            Meaning::NoConnection => unavailable(
+                "no connection in time: the server is down or full, or this pool is too small".into(),
+            ),
+            Meaning::Locked => unavailable(format!(
+                "cannot {action}: somebody else holds a lock on {table} for longer than lock_timeout"
             )),
-            Meaning::Forbidden => StoreError::Refused {
+            Meaning::Mismatch => StoreError::Mismatch(format!(
+                "layout does not fit table {table}: {reason}; run `postrider check`"
+            )),
+            Meaning::Forbidden => refused(
                 action,
-                reason: format!(
-                    "{}; `postrider check` prints the GRANT that is missing on {table}",
-                    text::chain(&error)
-                ),
-                source: Some(error.into()),
-            },
-            Meaning::Refused => StoreError::refused(action, error),
-        }
+                format!("{reason}; `postrider check` prints the GRANT that is missing on {table}"),
+            ),
+            Meaning::Refused => refused(action, reason),
+        };
+        with_source(outcome, error)
     }
 }
 
 pub(super) fn emit_error(error: sqlx::Error) -> EmitError {
-    EmitError::Database { reason: text::chain(&error), source: error.into() }
+    EmitError::Database { reason: reason(&error), source: error.into() }
+}
+
+fn refused(action: &'static str, reason: String) -> StoreError {
+    StoreError::Refused { action, reason, source: None }
+}
+
+fn with_source(outcome: StoreError, error: sqlx::Error) -> StoreError {
+    let source = Some(error.into());
+    match outcome {
+        StoreError::Unavailable { reason, .. } => StoreError::Unavailable { reason, source },
+        StoreError::Refused { action, reason, .. } => StoreError::Refused { action, reason, source },
+        other => other,
+    }
+}
+
+/// What the server says, without the driver's words around it.
+fn reason(error: &sqlx::Error) -> String {
+    let Some(database) = error.as_database_error() else { return text::chain(error) };
+    let code = database.code().unwrap_or_default();
+    text::bounded(&format!("{} ({code})", database.message()), text::ERROR_BYTES_MAX)
 }
 
 pub(super) fn code(error: &sqlx::Error) -> Option<String> {
@@ -53,6 +64,7 @@ pub(super) fn code(error: &sqlx::Error) -> Option<String> {
 
 enum Meaning {
     Later,
+    NoConnection,
     Locked,
     Mismatch,
     Forbidden,
@@ -61,8 +73,19 @@ enum Meaning {
 
 /// By SQLSTATE. A connection that was refused for its credentials may be let in after they were changed,
 /// so that too is worth another try.
-fn meaning(code: &str) -> Meaning {
-    match code {
+fn meaning(error: &sqlx::Error) -> Meaning {
+    let Some(code) = code(error) else {
+        return match error {
+            sqlx::Error::ColumnDecode { .. }
+            | sqlx::Error::Decode(_)
+            | sqlx::Error::Encode(_)
+            | sqlx::Error::ColumnNotFound(_) => Meaning::Refused,
+            sqlx::Error::TypeNotFound { .. } => Meaning::Mismatch,
+            sqlx::Error::PoolTimedOut => Meaning::NoConnection,
+            _ => Meaning::Later,
+        };
+    };
+    match code.as_str() {
         "55P03" => Meaning::Locked,
         "42501" => Meaning::Forbidden,
         // Undefined table, column, function or schema; a type that does not go with another; a plan

@@ -75,7 +75,7 @@ async fn select(
         select = IdList::new(ready.id_kind, &resting)?.bind(select).bind(keys);
     }
     let rows = select.fetch_all(tx.connection()).await.map_err(&failed)?;
-    records(ready, &rows).map_err(&failed)
+    records(inner, ready, &rows)
 }
 
 /// Reads attempts that are kept aside, now that the rows are locked. What failed or died between the

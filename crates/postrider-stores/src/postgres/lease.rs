@@ -54,7 +54,7 @@ pub(super) async fn claim(
         return Ok(None);
     };
     let token = first.try_get_unchecked("token").map(Token).map_err(&failed)?;
-    let records = records(&ready, &rows).map_err(&failed)?;
+    let records = records(inner, &ready, &rows)?;
     begun.tx.commit().await.map_err(&failed)?;
     let lease = inner.options.lease;
     let lapses_at = started + lease.saturating_sub((lease / 10).min(MARGIN_MAX));

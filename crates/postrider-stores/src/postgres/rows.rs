@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use postrider_core::{EventId, Header, Record, RecordId, Timestamp};
-use sqlx::Row as _;
+use sqlx::{Column as _, Row as _, TypeInfo as _};
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
@@ -17,6 +17,19 @@ const POSTGRES_EPOCH_MICROS: i64 = 946_684_800_000_000;
 
 pub(super) fn time(micros: i64) -> Timestamp {
     Timestamp::from_micros(micros.saturating_add(POSTGRES_EPOCH_MICROS))
+}
+
+/// Whether the rows have the types that their statement was written for. After a migration they may not: the
+/// same text is prepared anew, and bytes would be read as what they are not.
+pub(super) fn are_as_expected(row: &PgRow, selection: &Selection) -> bool {
+    let found = row.columns().iter().map(|column| column.type_info().name());
+    std::iter::zip(found, &selection.columns).all(|(found, expected)| match expected.form {
+        Form::Uuid => found == "UUID",
+        Form::Int => matches!(found, "INT2" | "INT4" | "INT8"),
+        Form::Jsonb => found == "JSONB",
+        Form::Time => found == "TIMESTAMPTZ",
+        Form::Text | Form::Bytes => !matches!(found, "UUID" | "INT2" | "INT4" | "INT8" | "JSONB" | "TIMESTAMPTZ"),
+    })
 }
 
 /// Reads the rows of one claim.

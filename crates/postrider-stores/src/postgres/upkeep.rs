@@ -43,5 +43,6 @@ pub(super) async fn backlog(inner: &Inner, ready: &Ready) -> Result<Backlog, Sto
 }
 
 pub(super) async fn ping(pool: &PgPool) -> Result<(), StoreError> {
-    sqlx::query("SELECT 1").execute(pool).await.map(drop).map_err(StoreError::unavailable)
+    let answered = sqlx::query("SELECT 1").execute(pool).await;
+    answered.map(drop).map_err(store_error("reach the database", "it"))
 }

@@ -7,45 +7,61 @@ use std::time::Duration;
 use async_trait::async_trait;
 use postrider_core::layout::State as LayoutState;
 use postrider_core::{Event, Layout, RecordId};
-use postrider_stores::postgres::{InitOptions, Options, Outbox, PostgresStore, init};
+use postrider_stores::postgres::{InitOptions, Options, Outbox, PgPool, PostgresStore, connect, init};
 use postrider_testkit::conformance::store::{Seen, Settings, State, Store, StoreWorld};
 use postrider_testkit::database::{Database, fresh_schema};
 use uuid::Uuid;
 
-pub struct World {
-    pub database: Database,
-    pub layout: Layout,
-    pub outbox: Outbox,
+pub(crate) struct World {
+    pub(crate) database: Database,
+    pub(crate) layout: Layout,
+    pub(crate) outbox: Outbox,
+    /// What relays connect with.
+    pub(crate) relay_pool: PgPool,
     /// Where enough attempts are death, looking needs to know how many.
     max_attempts: AtomicU32,
 }
 
 /// A preset with overrides, its tables and indexes made.
-pub async fn world(preset: &str, overrides: &str) -> World {
+pub(crate) async fn world(preset: &str, overrides: &str) -> World {
     world_with(preset, overrides, "").await
 }
 
 /// The same, with statements to run first: a table of the test's own, for one.
-pub async fn world_with(preset: &str, overrides: &str, sql: &str) -> World {
+pub(crate) async fn world_with(preset: &str, overrides: &str, sql: &str) -> World {
     let database = fresh_schema().await;
     database.execute(sql).await;
     let layout = layout(preset, overrides);
     let options = InitOptions { claim_index: true, notify: false };
     init(&database.pool, &layout, &options).await.unwrap();
-    World { database, outbox: Outbox::new(layout.clone()), layout, max_attempts: AtomicU32::new(0) }
+    World {
+        relay_pool: database.pool.clone(),
+        database,
+        outbox: Outbox::new(layout.clone()),
+        layout,
+        max_attempts: AtomicU32::new(0),
+    }
 }
 
-pub fn layout(preset: &str, overrides: &str) -> Layout {
+pub(crate) fn layout(preset: &str, overrides: &str) -> Layout {
     Layout::with_overrides(preset, overrides.parse().unwrap()).unwrap()
 }
 
 impl World {
-    pub fn store(&self) -> PostgresStore {
-        PostgresStore::new(self.database.pool.clone(), Options::new(self.layout.clone()))
+    pub(crate) fn store(&self) -> PostgresStore {
+        PostgresStore::new(self.relay_pool.clone(), Options::new(self.layout.clone()))
+    }
+
+    /// Relays connect with these settings of the session, as a role may have by default.
+    pub(crate) fn with_session(mut self, settings: &[(&str, &str)]) -> Self {
+        let settings = settings.iter().map(|(name, value)| format!("%20-c{name}%3D{value}"));
+        let url = format!("{}{}", self.database.url, settings.collect::<String>());
+        self.relay_pool = connect(&url, 16).unwrap();
+        self
     }
 
     /// An event as this layout takes it.
-    pub fn event(&self, key: Option<&str>, number: u32) -> Event {
+    pub(crate) fn event(&self, key: Option<&str>, number: u32) -> Event {
         let event = Event::raw("order_created", format!("{{\"n\":{number}}}"));
         let columns = &self.layout.columns;
         let event = if columns.topic.is_some() { event.topic("orders") } else { event };
@@ -66,7 +82,7 @@ impl World {
         }
     }
 
-    pub async fn emit(&self, event: Event) -> RecordId {
+    pub(crate) async fn emit(&self, event: Event) -> RecordId {
         let id = event.id.to_string();
         let mut tx = self.database.pool.begin().await.unwrap();
         self.outbox.emit(&mut tx, event).await.unwrap();
@@ -136,7 +152,7 @@ impl StoreWorld for World {
             lease: settings.lease,
             ..Options::new(self.layout.clone())
         };
-        Arc::new(PostgresStore::new(self.database.pool.clone(), options))
+        Arc::new(PostgresStore::new(self.relay_pool.clone(), options))
     }
 
     async fn insert(&self, key: Option<&str>, number: u32) -> RecordId {
@@ -163,9 +179,9 @@ impl StoreWorld for World {
     async fn age(&self, id: &RecordId, ago: Duration) {
         let column = self.layout.published_at().unwrap_or(&self.layout.columns.created_at).quoted();
         let (table, key) = (self.layout.table.quoted(), self.layout.columns.id.quoted());
-        let (set, secs) = (format!("{column} = now() - interval '{}s'", ago.as_secs()), "");
+        let set = format!("{column} = now() - interval '{}s'", ago.as_secs());
         self.database
-            .execute(&format!("UPDATE {table} SET {set} WHERE {key}::text = '{id}' AND {column} IS NOT NULL{secs}"))
+            .execute(&format!("UPDATE {table} SET {set} WHERE {key}::text = '{id}' AND {column} IS NOT NULL"))
             .await;
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use postrider::brokers::memory::MemoryBroker;
+use postrider::brokers::memory::{Fault, MemoryBroker};
 use postrider::core::text::ERROR_BYTES_MAX;
 use postrider::core::{Event, Message, PublishError, Topic};
 use postrider_testkit::eventually;
@@ -21,7 +21,10 @@ fn licenses(count: usize) -> Vec<Event> {
 /// The event ids of every batch that a publisher was given.
 fn batches(notes: &Notes<Call>) -> Vec<HashSet<String>> {
     let ids = |batch: Vec<Message>| {
-        batch.iter().map(|message| header(message, "event_id").unwrap().to_owned()).collect()
+        batch
+            .iter()
+            .map(|message| header(message, "event_id").unwrap().to_owned())
+            .collect()
     };
     let published = |call: Call| match call.kind {
         CallKind::Publish(batch) => Some(ids(batch)),
@@ -73,7 +76,9 @@ async fn a_row_is_unpublished_until_the_broker_has_answered() {
     let unpublished = "SELECT count(*) FROM outbox_events WHERE published_at IS NULL";
     assert_eq!(world.number(unpublished).await, 1);
     broker.release();
-    world.until_count("the row is published", 0, unpublished).await;
+    world
+        .until_count("the row is published", 0, unpublished)
+        .await;
     relay.stop().await;
     assert_eq!(broker.accepted(&Topic::from(TOPIC)), 1);
 }
@@ -85,10 +90,17 @@ async fn a_very_long_error_is_stored_bounded_and_as_valid_text() {
     world.emit(licenses(1)).await;
     let calls = Arc::new(AtomicUsize::new(0));
     // Fails once for the row's own sake; from then on there is an outage, which counts no attempt.
-    let broker = Answering(move |_: &Message| match calls.fetch_add(1, Ordering::SeqCst) {
-        0 => Err(PublishError::Failed { reason: "é\0\u{1f98a}".repeat(100_000) }),
-        _ => Err(PublishError::Unavailable { reason: "gone".into(), source: None }),
-    });
+    let broker = Answering(
+        move |_: &Message| match calls.fetch_add(1, Ordering::SeqCst) {
+            0 => Err(PublishError::Failed {
+                reason: "é\0\u{1f98a}".repeat(100_000),
+            }),
+            _ => Err(PublishError::Unavailable {
+                reason: "gone".into(),
+                source: None,
+            }),
+        },
+    );
     let relay = world.relay(broker).start();
     relay.until_metric("postrider_breaker_open", 1.0).await;
     relay.stop().await;
@@ -121,16 +133,10 @@ async fn until_no_lock_is_left(world: &World) {
 #[tokio::test]
 async fn a_relay_that_dies_mid_batch_leaves_no_lock_and_nothing_unpublished() {
     for preset in ["packfinderz", "polyshop"] {
-        let world = World::with(preset, |layout| {
-            layout.topic = crate::world::template(TOPIC);
-            layout.envelope = postrider::core::envelope::EnvelopeKind::None;
-        })
-        .await;
-        let events = licenses(30).into_iter().map(|event| match preset {
-            "polyshop" => Event { aggregate_type: None, ..event },
-            _ => event,
-        });
-        world.emit(events).await;
+        let world = World::new(preset).await;
+        world
+            .emit((0..30).map(|n| world.sample(&format!("key-{n}"))))
+            .await;
         let broker = MemoryBroker::default();
         broker.block();
         let relay = world.relay(broker.clone()).start();
@@ -142,34 +148,37 @@ async fn a_relay_that_dies_mid_batch_leaves_no_lock_and_nothing_unpublished() {
         let relay = world.relay(broker.clone()).start();
         world.until_drained().await;
         relay.stop().await;
-        assert_eq!(broker.accepted(&Topic::from(TOPIC)), 30);
+        assert_eq!(world.sample_ids(&broker).len(), 30);
     }
 }
 
-/// A0-07: killed after the broker accepted and before the row was updated: another relay publishes the
-/// same event again under the same id, so that a consumer can tell.
+/// A0-07, A3-06, A4-13: killed after the broker accepted and before the row was updated: another relay
+/// publishes the same event again under the same id, so that a consumer can tell.
 #[tokio::test]
 async fn a_crash_between_publish_and_settle_repeats_the_event_under_the_same_id() {
-    let world = World::new("packfinderz").await;
-    let event = license_event();
-    world.emit([event.clone()]).await;
-    let broker = MemoryBroker::default();
-    let (store, mut gate) = GatedStore::new(world.store());
-    let relay = world.relay(broker.clone()).store(store).start();
-    gate.wait_until_reached(1).await;
-    assert_eq!(broker.accepted(&Topic::from(TOPIC)), 1);
-    relay.abort().await;
+    for preset in ["packfinderz", "polyshop", "gopipe"] {
+        let world = World::new(preset).await;
+        let event = world.sample("a");
+        world.emit([event.clone()]).await;
+        let broker = MemoryBroker::default();
+        let (store, mut gate) = GatedStore::new(world.store());
+        let relay = world.relay(broker.clone()).store(store).start();
+        gate.wait_until_reached(1).await;
+        assert_eq!(world.sample_ids(&broker).len(), 1);
+        relay.abort().await;
 
-    let relay = world.relay(broker.clone()).start();
-    until_accepted(&broker, TOPIC, 2).await;
-    world.until_drained().await;
-    relay.stop().await;
-    assert_eq!(event_ids(&broker, TOPIC, "event_id"), [event.id.as_str(), event.id.as_str()]);
-    let messages = broker.messages(&Topic::from(TOPIC));
-    assert_eq!(messages[0].payload, messages[1].payload);
-    // A consumer that keeps the ids it has seen acts once.
-    let seen: HashSet<_> = messages.iter().map(|message| header(message, "event_id")).collect();
-    assert_eq!(seen.len(), 1);
+        let relay = world.relay(broker.clone()).start();
+        until_accepted(&broker, world.sample_topic(), 2).await;
+        world.until_drained().await;
+        relay.stop().await;
+        // A consumer that keeps the ids it has seen acts once.
+        assert_eq!(
+            world.sample_ids(&broker),
+            [event.id.as_str(), event.id.as_str()]
+        );
+        let messages = broker.messages(&Topic::from(world.sample_topic()));
+        assert_eq!(messages[0].payload, messages[1].payload);
+    }
 }
 
 /// A0-07, A3-06: of a batch that a crash cuts in two, only what was in flight comes twice.
@@ -180,7 +189,10 @@ async fn only_what_was_in_flight_at_a_crash_comes_twice() {
     world.emit(events.clone()).await;
     let broker = MemoryBroker::default();
     let (store, mut gate) = GatedStore::new(world.store());
-    let plan = world.relay(broker.clone()).store(store).config(|config| config.batch = 10);
+    let plan = world
+        .relay(broker.clone())
+        .store(store)
+        .config(|config| config.batch = 10);
     let relay = plan.config(|config| config.claims = 1).start();
     gate.wait_until_reached(1).await;
     relay.abort().await;
@@ -201,7 +213,6 @@ async fn only_what_was_in_flight_at_a_crash_comes_twice() {
 /// the relay knows that it is back.
 #[tokio::test]
 async fn a_lost_acknowledgement_repeats_the_event_and_loses_nothing() {
-    use postrider::brokers::memory::Fault;
     let world = World::new("packfinderz").await;
     let events = licenses(3);
     world.emit(events.clone()).await;
@@ -216,5 +227,10 @@ async fn a_lost_acknowledgement_repeats_the_event_and_loses_nothing() {
     world.until_drained().await;
     relay.stop().await;
     assert_eq!(broker.accepted(&Topic::from(TOPIC)), 4);
-    assert_eq!(world.number("SELECT count(*) FROM outbox_events WHERE attempt_count > 0").await, 0);
+    assert_eq!(
+        world
+            .number("SELECT count(*) FROM outbox_events WHERE attempt_count > 0")
+            .await,
+        0
+    );
 }

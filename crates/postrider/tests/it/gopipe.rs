@@ -26,21 +26,38 @@ async fn an_acknowledged_row_is_published_and_a_nacked_one_is_offered_again() {
     world.emit(events.clone()).await;
     let broker = MemoryBroker::default();
     let nacked = events[1].id.to_string();
-    broker.fail_next(1, Fault::Transient, move |message| header(message, "id") == Some(&nacked));
+    broker.fail_next(1, Fault::Transient, move |message| {
+        header(message, "id") == Some(&nacked)
+    });
     let relay = world
         .relay(broker.clone())
         .config(|config| config.retry.backoff.base = std::time::Duration::from_millis(200))
         .start();
-    world.until_count("the first is published", 1, UNPUBLISHED).await;
+    world
+        .until_count("the first is published", 1, UNPUBLISHED)
+        .await;
     until_accepted(&broker, TOPIC, 2).await;
-    world.until_count("the second is published", 0, UNPUBLISHED).await;
+    world
+        .until_count("the second is published", 0, UNPUBLISHED)
+        .await;
     relay.stop().await;
 
-    assert_eq!(event_ids(&broker, TOPIC, "id"), [events[0].id.as_str(), events[1].id.as_str()]);
+    assert_eq!(
+        event_ids(&broker, TOPIC, "id"),
+        [events[0].id.as_str(), events[1].id.as_str()]
+    );
     let messages = broker.messages(&Topic::from(TOPIC));
     for (n, message) in messages.iter().enumerate() {
-        assert_eq!(header(message, "tenant"), Some(format!("t-{}", n + 1).as_str()));
-        let stored = world.text(&format!("SELECT data::text FROM outbox WHERE data->>'order' = '{}'", n + 1)).await;
+        assert_eq!(
+            header(message, "tenant"),
+            Some(format!("t-{}", n + 1).as_str())
+        );
+        let stored = world
+            .text(&format!(
+                "SELECT data::text FROM outbox WHERE data->>'order' = '{}'",
+                n + 1
+            ))
+            .await;
         assert_eq!(message.payload.as_deref(), Some(stored.as_bytes()));
     }
 }
@@ -64,10 +81,18 @@ async fn a_row_in_flight_is_not_offered_again_however_often_is_polled() {
     let polls = || notes.iter().map(|asked| asked.count()).sum::<usize>();
     let before = polls();
     eventually("there were many polls meanwhile", async || {
-        if polls() > before + 30 { Ok(()) } else { Err(polls()) }
+        if polls() > before + 30 {
+            Ok(())
+        } else {
+            Err(polls())
+        }
     })
     .await;
-    let offered: usize = notes.iter().flat_map(|asked| asked.all()).map(|a| a.records.len()).sum();
+    let offered: usize = notes
+        .iter()
+        .flat_map(|asked| asked.all())
+        .map(|a| a.records.len())
+        .sum();
     assert_eq!(offered, 5);
 
     broker.release();
@@ -86,7 +111,9 @@ async fn a_stop_with_messages_in_flight_records_them_and_a_restart_repeats_none(
     world.emit((0..30).map(order_placed)).await;
     let broker = MemoryBroker::default();
     broker.block();
-    let plan = world.relay(broker.clone()).config(|config| config.batch = 10);
+    let plan = world
+        .relay(broker.clone())
+        .config(|config| config.batch = 10);
     let relay = plan.config(|config| config.claims = 1).start();
     broker.wait_until_held(1).await;
     relay.shutdown.cancel();

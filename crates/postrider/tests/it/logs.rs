@@ -23,7 +23,9 @@ impl Lines {
 
     fn read(&self) -> Vec<Value> {
         let text = String::from_utf8(self.buffer().clone()).unwrap();
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
     }
 }
 
@@ -60,7 +62,10 @@ fn capture(filter: &str) -> (Lines, tracing::subscriber::DefaultGuard) {
 fn assert_names(line: &Value, event: &Event) {
     assert_eq!(line["event_id"], event.id.as_str());
     assert_eq!(line["event_type"], event.event_type);
-    assert_eq!(line["aggregate_type"], *event.aggregate_type.as_ref().unwrap());
+    assert_eq!(
+        line["aggregate_type"],
+        *event.aggregate_type.as_ref().unwrap()
+    );
     assert_eq!(line["aggregate_id"], *event.aggregate_id.as_ref().unwrap());
     assert_eq!(line["outbox"], "licences");
 }
@@ -71,7 +76,9 @@ async fn run_all_fates(world: &World) -> [Event; 3] {
     world.emit(events.clone()).await;
     let broker = MemoryBroker::default();
     let [_, retried, dead] = events.clone().map(|event| event.id.to_string());
-    broker.fail_next(1, Fault::Transient, move |message| is_event(message, &retried));
+    broker.fail_next(1, Fault::Transient, move |message| {
+        is_event(message, &retried)
+    });
     broker.fail_next(1, Fault::Permanent, move |message| is_event(message, &dead));
     let relay = world.relay(broker.clone()).name("licences").start();
     until_accepted(&broker, TOPIC, 2).await;
@@ -90,23 +97,39 @@ async fn every_publish_and_every_failure_has_a_line_that_names_the_event() {
 
     let lines = lines.read();
     let of = |event: &Event| -> Vec<&Value> {
-        lines.iter().filter(|line| line["event_id"] == event.id.as_str()).collect()
+        lines
+            .iter()
+            .filter(|line| line["event_id"] == event.id.as_str())
+            .collect()
     };
     let said = |lines: &[&Value]| -> Vec<(String, String)> {
         let text = |line: &Value, name: &str| line[name].as_str().unwrap().to_owned();
-        lines.iter().map(|line| (text(line, "level"), text(line, "message"))).collect()
+        lines
+            .iter()
+            .map(|line| (text(line, "level"), text(line, "message")))
+            .collect()
     };
     let pair = |level: &str, message: &str| (level.to_owned(), message.to_owned());
     assert_eq!(said(&of(&published)), [pair("DEBUG", "published")]);
     assert_eq!(
         said(&of(&retried)),
-        [pair("WARN", "failed, will be tried again"), pair("DEBUG", "published")]
+        [
+            pair("WARN", "failed, will be tried again"),
+            pair("DEBUG", "published")
+        ]
     );
     assert_eq!(said(&of(&dead)), [pair("ERROR", "dead")]);
     for event in [&published, &retried, &dead] {
-        of(event).into_iter().for_each(|line| assert_names(line, event));
+        of(event)
+            .into_iter()
+            .for_each(|line| assert_names(line, event));
     }
-    assert!(of(&retried)[0]["error"].as_str().unwrap().contains("injected transient fault"));
+    assert!(
+        of(&retried)[0]["error"]
+            .as_str()
+            .unwrap()
+            .contains("injected transient fault")
+    );
     assert_eq!(of(&retried)[0]["attempts"], 1);
 }
 
@@ -118,7 +141,10 @@ async fn no_line_holds_a_payload() {
     run_all_fates(&world).await;
     for line in lines.read() {
         let text = line.to_string();
-        assert!(!text.contains("verified") && !text.contains("storeId"), "{text}");
+        assert!(
+            !text.contains("verified") && !text.contains("storeId"),
+            "{text}"
+        );
     }
 }
 
@@ -129,6 +155,11 @@ async fn the_lines_about_events_can_be_turned_up_alone() {
     let (lines, _guard) = capture("warn,postrider::event=debug");
     let [published, ..] = run_all_fates(&world).await;
     let lines = lines.read();
-    let line = lines.iter().find(|line| line["event_id"] == published.id.as_str());
-    assert_eq!(line.expect("a line for the published event")["message"], "published");
+    let line = lines
+        .iter()
+        .find(|line| line["event_id"] == published.id.as_str());
+    assert_eq!(
+        line.expect("a line for the published event")["message"],
+        "published"
+    );
 }

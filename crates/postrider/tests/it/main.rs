@@ -2,6 +2,7 @@
 //! search for the id finds the test.
 
 mod claims;
+mod dead_letters;
 mod gopipe;
 mod hostile;
 mod lifecycle;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use postrider::brokers::memory::{Fault, MemoryBroker};
-use postrider::core::{Event, Message, OutboxStore as _};
+use postrider::core::{Message, OutboxStore as _};
 use postrider::relay::Cleanup;
 use postrider_testkit::eventually;
 use serde_json::json;
@@ -12,14 +12,15 @@ use uuid::Uuid;
 
 use crate::packfinderz::{TOPIC, license_event};
 use crate::polyshop::{numbered, seen};
-use crate::world::{World, Running, until_accepted};
+use crate::world::{Running, World, holds, until_accepted};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Gives the rows names by their aggregate id's last digits, and a past.
 async fn insert_past(world: &World, name: u32, created: &str, published: &str, attempts: u32) {
     let id = Uuid::now_v7();
-    let envelope = json!({ "version": 1, "eventId": id, "occurredAt": "2026-01-01T00:00:00Z", "data": {} });
+    let envelope =
+        json!({ "version": 1, "eventId": id, "occurredAt": "2026-01-01T00:00:00Z", "data": {} });
     world
         .execute(&format!(
             "INSERT INTO outbox_events (id, event_type, aggregate_type, aggregate_id, payload_json, \
@@ -54,7 +55,11 @@ async fn cleanup_deletes_old_published_rows_only() {
         .relay(broker)
         .config(|config| {
             let every = Duration::from_millis(50);
-            config.cleanup = Some(Cleanup { keep, every, batch: 2 });
+            config.cleanup = Some(Cleanup {
+                keep,
+                every,
+                batch: 2,
+            });
         })
         .start();
     relay.until_metric("postrider_purged_total", 3.0).await;
@@ -68,28 +73,29 @@ async fn cleanup_deletes_old_published_rows_only() {
 async fn cleanup_leaves_waiting_and_dead_rows_of_every_layout() {
     for preset in ["polyshop", "talkie", "gopipe"] {
         let world = World::new(preset).await;
-        let event = |key: &str| match preset {
-            "talkie" => crate::talkie::event(key),
-            "gopipe" => Event { aggregate_id: None, ..numbered(key, 1).topic("t") },
-            _ => numbered(key, 1),
-        };
-        world.emit(["sent", "refused"].map(event)).await;
+        world
+            .emit(["sent", "refused"].map(|key| world.sample(key)))
+            .await;
         let broker = MemoryBroker::default();
-        let refused = |message: &Message| {
-            let body = message.payload.as_deref().unwrap_or_default();
-            String::from_utf8_lossy(body).contains("refused")
-        };
-        broker.fail_next(1, Fault::Permanent, refused);
+        broker.fail_next(1, Fault::Permanent, |message| holds(message, "refused"));
         let relay = world.relay(broker).start();
         world.until_drained().await;
         relay.stop().await;
-        world.emit([event("waiting")]).await;
-        // Nothing is younger than a second ago once all rows are from yesterday.
+        world.emit([world.sample("waiting")]).await;
+        // All of this was two days ago.
         let table = world.layout.table.quoted();
-        world.execute(&format!("UPDATE {table} SET created_at = created_at - interval '2 days'")).await;
+        world
+            .execute(&format!(
+                "UPDATE {table} SET created_at = created_at - interval '2 days'"
+            ))
+            .await;
         if let Some(published_at) = world.layout.published_at() {
             let column = published_at.quoted();
-            world.execute(&format!("UPDATE {table} SET {column} = {column} - interval '2 days'")).await;
+            world
+                .execute(&format!(
+                    "UPDATE {table} SET {column} = {column} - interval '2 days'"
+                ))
+                .await;
         }
         assert_eq!(world.store().purge(DAY, 100).await.unwrap(), 1, "{preset}");
         let backlog = world.store().backlog().await.unwrap();
@@ -119,22 +125,35 @@ async fn exposed_figures_equal_the_table() {
                  AND attempt_count < 25))::float8 FROM outbox_events",
         )
         .await;
-    assert_eq!(relay.metric("postrider_backlog"), truth[0].get::<i64, _>(0) as f64);
-    assert_eq!(relay.metric("postrider_dead_records"), truth[0].get::<i64, _>(1) as f64);
+    assert_eq!(
+        relay.metric("postrider_backlog"),
+        truth[0].get::<i64, _>(0) as f64
+    );
+    assert_eq!(
+        relay.metric("postrider_dead_records"),
+        truth[0].get::<i64, _>(1) as f64
+    );
     let age: f64 = truth[0].get(2);
     let exposed = relay.metric("postrider_oldest_age_seconds");
     assert!((exposed - age).abs() < 30.0, "{exposed} is not {age}");
 
     // They follow the table.
     broker.start();
-    world.execute("DELETE FROM outbox_events WHERE attempt_count >= 25").await;
+    world
+        .execute("DELETE FROM outbox_events WHERE attempt_count >= 25")
+        .await;
     relay.until_metric("postrider_backlog", 0.0).await;
     relay.until_metric("postrider_dead_records", 0.0).await;
-    relay.until_metric("postrider_oldest_age_seconds", 0.0).await;
+    relay
+        .until_metric("postrider_oldest_age_seconds", 0.0)
+        .await;
     relay.stop().await;
     // The same figures need no relay (P7).
     let backlog = world.store().backlog().await.unwrap();
-    assert_eq!((backlog.pending, backlog.dead, backlog.oldest_age), (0, 0, None));
+    assert_eq!(
+        (backlog.pending, backlog.dead, backlog.oldest_age),
+        (0, 0, None)
+    );
 }
 
 fn counters(relay: &Running) -> [f64; 4] {
@@ -146,7 +165,14 @@ fn counters(relay: &Running) -> [f64; 4] {
 #[tokio::test]
 async fn counters_tell_what_became_of_every_record() {
     let world = World::new("polyshop").await;
-    world.emit([numbered("good", 1), numbered("retried", 1), numbered("bad", 1), numbered("bad", 2)]).await;
+    world
+        .emit([
+            numbered("good", 1),
+            numbered("retried", 1),
+            numbered("bad", 1),
+            numbered("bad", 2),
+        ])
+        .await;
     let broker = MemoryBroker::default();
     let key = |key: &'static str| move |message: &Message| seen(message).key == key;
     broker.fail_next(2, Fault::Transient, key("retried"));
@@ -159,9 +185,11 @@ async fn counters_tell_what_became_of_every_record() {
     relay.until_metric("postrider_released_total", 1.0).await;
     relay.until_metric("postrider_dead_records", 1.0).await;
     assert_eq!(counters(&relay), [2.0, 2.0, 1.0, 1.0]);
-    eventually("no lane is held", async || match relay.metric("postrider_lanes_held") {
-        0.0 => Ok(()),
-        held => Err(held),
+    eventually("no lane is held", async || {
+        match relay.metric("postrider_lanes_held") {
+            0.0 => Ok(()),
+            held => Err(held),
+        }
     })
     .await;
     relay.stop().await;
@@ -179,7 +207,10 @@ async fn the_breaker_gauge_and_readiness_follow_the_broker() {
     world.emit([license_event()]).await;
     relay.until_metric("postrider_breaker_open", 1.0).await;
     let report = relay.health.report();
-    assert!(format!("{:?}", report.broker).contains("stopped"), "{report:?}");
+    assert!(
+        format!("{:?}", report.broker).contains("stopped"),
+        "{report:?}"
+    );
     broker.start();
     relay.until_metric("postrider_breaker_open", 0.0).await;
     relay.until_ready().await;

@@ -18,7 +18,11 @@ const LATE: Duration = Duration::from_millis(400);
 
 async fn until_noted<T: Clone>(notes: &Notes<T>, count: usize) -> Vec<T> {
     eventually("enough was seen", async || {
-        if notes.count() >= count { Ok(()) } else { Err(notes.count()) }
+        if notes.count() >= count {
+            Ok(())
+        } else {
+            Err(notes.count())
+        }
     })
     .await;
     notes.all()
@@ -26,7 +30,10 @@ async fn until_noted<T: Clone>(notes: &Notes<T>, count: usize) -> Vec<T> {
 
 /// From an answer to the next question.
 fn waits(asked: &[Asked]) -> Vec<Duration> {
-    asked.windows(2).map(|pair| pair[1].at - pair[0].answered).collect()
+    asked
+        .windows(2)
+        .map(|pair| pair[1].at - pair[0].answered)
+        .collect()
 }
 
 /// A1-12: on an empty table the waits between polls lie within 250 to 1000 ms, grow, and differ from relay
@@ -42,22 +49,35 @@ async fn idle_polls_are_250_to_1000_ms_apart_with_jitter() {
     for _ in 0..6 {
         let (store, asked) = NotedStore::new(world.store());
         notes.push(asked);
-        let plan = world.relay(MemoryBroker::default()).store(store).config(|config| {
-            *config = Config { claims: 1, ordering: config.ordering, ..Config::default() };
-        });
+        let plan = world
+            .relay(MemoryBroker::default())
+            .store(store)
+            .config(|config| {
+                *config = Config {
+                    claims: 1,
+                    ordering: config.ordering,
+                    ..Config::default()
+                };
+            });
         relays.push(plan.start());
     }
     let mut second_waits = Vec::new();
     for asked in &notes {
         let waits = waits(&until_noted(asked, 5).await);
         for wait in &waits {
-            assert!(*wait >= defaults.poll_min && *wait <= defaults.poll_max + LATE, "{waits:?}");
+            assert!(
+                *wait >= defaults.poll_min && *wait <= defaults.poll_max + LATE,
+                "{waits:?}"
+            );
         }
         assert!(waits[3] > waits[0], "idle waits do not grow: {waits:?}");
         second_waits.push(waits[1]);
     }
     let spread = *second_waits.iter().max().unwrap() - *second_waits.iter().min().unwrap();
-    assert!(spread > Duration::from_millis(10), "no jitter: {second_waits:?}");
+    assert!(
+        spread > Duration::from_millis(10),
+        "no jitter: {second_waits:?}"
+    );
     for relay in relays {
         relay.stop().await;
     }
@@ -65,17 +85,28 @@ async fn idle_polls_are_250_to_1000_ms_apart_with_jitter() {
 
 /// The waits between tries to reach the broker, from the first publish that failed.
 fn tries(calls: &[Call]) -> Vec<Duration> {
-    let first = calls.iter().position(|call| matches!(call.kind, CallKind::Publish(_)));
+    let first = calls
+        .iter()
+        .position(|call| matches!(call.kind, CallKind::Publish(_)));
     let tries = &calls[first.unwrap()..];
-    tries.windows(2).map(|pair| pair[1].at - pair[0].at).collect()
+    tries
+        .windows(2)
+        .map(|pair| pair[1].at - pair[0].at)
+        .collect()
 }
 
 fn assert_grows_to(waits: &[Duration], backoff: Backoff) {
     for (n, wait) in (1_u32..).zip(waits) {
         // The delay's own jitter takes up to a fifth away.
         let least = backoff.delay(n, 1.0);
-        assert!(*wait >= least, "wait {n} is {wait:?}, less than {least:?}: {waits:?}");
-        assert!(*wait <= backoff.cap + LATE, "wait {n} is over the cap: {waits:?}");
+        assert!(
+            *wait >= least,
+            "wait {n} is {wait:?}, less than {least:?}: {waits:?}"
+        );
+        assert!(
+            *wait <= backoff.cap + LATE,
+            "wait {n} is over the cap: {waits:?}"
+        );
     }
 }
 
@@ -84,7 +115,10 @@ fn assert_grows_to(waits: &[Duration], backoff: Backoff) {
 #[tokio::test]
 async fn tries_during_an_outage_grow_apart_up_to_the_cap() {
     let defaults = Config::default().outage_backoff;
-    assert_eq!((defaults.base, defaults.cap), (Duration::from_millis(250), Duration::from_secs(10)));
+    assert_eq!(
+        (defaults.base, defaults.cap),
+        (Duration::from_millis(250), Duration::from_secs(10))
+    );
     let world = World::new("packfinderz").await;
     let broker = MemoryBroker::default();
     let (publisher, calls) = NotedPublisher::new(broker.clone());
@@ -118,7 +152,10 @@ async fn tries_grow_apart_too_when_the_broker_answers_pings_and_takes_nothing() 
     .await;
     world.emit([license_event()]).await;
     let refusing = Answering(|_: &Message| {
-        Err(PublishError::Unavailable { reason: "no leader".into(), source: None })
+        Err(PublishError::Unavailable {
+            reason: "no leader".into(),
+            source: None,
+        })
     });
     let (publisher, calls) = NotedPublisher::new(refusing);
     let backoff = Backoff::new(Duration::from_millis(50), Duration::from_millis(800));
@@ -131,17 +168,31 @@ async fn tries_grow_apart_too_when_the_broker_answers_pings_and_takes_nothing() 
         .start();
     let published = || {
         let calls = calls.all().into_iter();
-        calls.filter(|call| matches!(call.kind, CallKind::Publish(_))).collect::<Vec<_>>()
+        calls
+            .filter(|call| matches!(call.kind, CallKind::Publish(_)))
+            .collect::<Vec<_>>()
     };
     let sends = eventually("the broker was tried six times", async || {
         let sends = published();
-        if sends.len() >= 6 { Ok(sends) } else { Err(sends.len()) }
+        if sends.len() >= 6 {
+            Ok(sends)
+        } else {
+            Err(sends.len())
+        }
     })
     .await;
     relay.stop().await;
-    let waits: Vec<Duration> = sends.windows(2).map(|pair| pair[1].at - pair[0].at).collect();
+    let waits: Vec<Duration> = sends
+        .windows(2)
+        .map(|pair| pair[1].at - pair[0].at)
+        .collect();
     assert_grows_to(&waits[..5], backoff);
-    assert_eq!(world.number("SELECT sum(attempt_count) FROM outbox_events").await, 0);
+    assert_eq!(
+        world
+            .number("SELECT sum(attempt_count) FROM outbox_events")
+            .await,
+        0
+    );
 }
 
 /// A full batch is followed by the next at once: a wait per batch would cap the throughput.
@@ -152,7 +203,9 @@ async fn a_backlog_is_drained_without_a_wait_between_batches() {
     let broker = MemoryBroker::default();
     let relay = world
         .relay(broker.clone())
-        .config(|config| (config.poll_min, config.poll_max) = (Duration::from_secs(60), Duration::from_secs(60)))
+        .config(|config| {
+            (config.poll_min, config.poll_max) = (Duration::from_secs(60), Duration::from_secs(60))
+        })
         .config(|config| config.batch = 5)
         .start();
     until_accepted(&broker, TOPIC, 100).await;
@@ -173,7 +226,9 @@ async fn a_hint_wakes_an_idle_relay_long_before_its_next_poll() {
         .relay(broker.clone())
         .store(store)
         .wake(&wake)
-        .config(|config| (config.poll_min, config.poll_max) = (Duration::from_secs(60), Duration::from_secs(60)))
+        .config(|config| {
+            (config.poll_min, config.poll_max) = (Duration::from_secs(60), Duration::from_secs(60))
+        })
         .start();
     until_noted(&asked, 2).await;
     world.emit([license_event()]).await;
@@ -192,12 +247,23 @@ async fn records_that_are_only_released_are_asked_for_at_the_idle_pace() {
         .relay(Answering(|_: &Message| Err(PublishError::Untried)))
         .store(store)
         .config(|config| config.claims = 1)
-        .config(|config| (config.poll_min, config.poll_max) = (Duration::from_millis(100), Duration::from_millis(200)))
+        .config(|config| {
+            (config.poll_min, config.poll_max) =
+                (Duration::from_millis(100), Duration::from_millis(200))
+        })
         .start();
     let asked = until_noted(&asked, 6).await;
     relay.stop().await;
     assert!(asked.iter().all(|asked| asked.records.len() == 3));
     let waits = waits(&asked);
-    assert!(waits.iter().all(|wait| *wait >= Duration::from_millis(100)), "{waits:?}");
-    assert_eq!(world.number("SELECT sum(attempt_count) FROM outbox_events").await, 0);
+    assert!(
+        waits.iter().all(|wait| *wait >= Duration::from_millis(100)),
+        "{waits:?}"
+    );
+    assert_eq!(
+        world
+            .number("SELECT sum(attempt_count) FROM outbox_events")
+            .await,
+        0
+    );
 }

@@ -2,8 +2,7 @@
 
 use postrider::brokers::memory::{Fault, MemoryBroker};
 use postrider::core::text::ERROR_BYTES_MAX;
-use postrider::core::{DeadFilter, DeadLetters as _, Event, Route, Routes, Topic};
-use postrider_testkit::eventually;
+use postrider::core::{DeadRecord, Event, Route, Routes, Topic};
 use serde_json::{Value, json};
 use sqlx::Row as _;
 use uuid::Uuid;
@@ -16,7 +15,9 @@ pub(crate) const TOPIC: &str = "pf-domain-events";
 pub(crate) fn license_event() -> Event {
     let license = Uuid::now_v7();
     let data = json!({ "licenseId": license, "storeId": Uuid::now_v7(), "status": "verified" });
-    Event::json("license_status_changed", &data).unwrap().aggregate("license", license.to_string())
+    Event::json("license_status_changed", &data)
+        .unwrap()
+        .aggregate("license", license.to_string())
 }
 
 pub(crate) fn is_event(message: &postrider::core::Message, id: &str) -> bool {
@@ -30,15 +31,23 @@ fn catalogue() -> Routes {
         "required": ["licenseId", "storeId", "status"],
         "properties": { "status": { "enum": ["pending", "verified", "rejected"] } },
     });
-    let license = Route::new().aggregate_type("license").schema(&license).unwrap();
+    let license = Route::new()
+        .aggregate_type("license")
+        .schema(&license)
+        .unwrap();
     Routes::new()
         .with("license_status_changed", license.topic(TOPIC))
-        .with("order_created", Route::new().topic(TOPIC).aggregate_type("vendor_order"))
+        .with(
+            "order_created",
+            Route::new().topic(TOPIC).aggregate_type("vendor_order"),
+        )
 }
 
 async fn world_with_licenses() -> World {
     let world = World::new("packfinderz").await;
-    world.execute("CREATE TABLE licenses (id uuid PRIMARY KEY, status text NOT NULL)").await;
+    world
+        .execute("CREATE TABLE licenses (id uuid PRIMARY KEY, status text NOT NULL)")
+        .await;
     world
 }
 
@@ -64,7 +73,9 @@ async fn a_committed_emit_is_one_unpublished_row_beside_the_domain_row() {
              created_at::text, published_at::text, attempt_count, last_error FROM outbox_events",
         )
         .await;
-    let [row] = &rows[..] else { panic!("{} rows", rows.len()) };
+    let [row] = &rows[..] else {
+        panic!("{} rows", rows.len())
+    };
     assert_eq!(row.get::<Uuid, _>(0).to_string(), event.id.as_str());
     assert_eq!(row.get::<&str, _>(1), "license_status_changed");
     assert_eq!(row.get::<&str, _>(2), "license");
@@ -108,7 +119,12 @@ async fn three_relays_drain_ten_thousand_rows_without_a_duplicate() {
     world.insert_licenses(10_000).await;
     let broker = MemoryBroker::default();
     let relays: Vec<_> = (0..3)
-        .map(|_| world.relay(broker.clone()).config(|config| config.batch = 50).start())
+        .map(|_| {
+            world
+                .relay(broker.clone())
+                .config(|config| config.batch = 50)
+                .start()
+        })
         .collect();
     world.until_drained().await;
     for relay in relays {
@@ -117,9 +133,14 @@ async fn three_relays_drain_ten_thousand_rows_without_a_duplicate() {
 
     let mut sent = event_ids(&broker, TOPIC, "event_id");
     sent.sort();
-    let rows = world.column("SELECT id::text FROM outbox_events ORDER BY id::text").await;
+    let rows = world
+        .column("SELECT id::text FROM outbox_events ORDER BY id::text")
+        .await;
     assert_eq!(sent.len(), 10_000);
-    assert!(rows.iter().flatten().eq(&sent), "the ids on the topic are not those of the table");
+    assert!(
+        rows.iter().flatten().eq(&sent),
+        "the ids on the topic are not those of the table"
+    );
     let unpublished = "SELECT count(*) FROM outbox_events WHERE published_at IS NULL";
     assert_eq!(world.number(unpublished).await, 0);
 }
@@ -133,7 +154,9 @@ async fn a_rejected_row_keeps_its_error_and_the_others_are_published() {
     world.emit(events).await;
     let broker = MemoryBroker::default();
     let matching = rejected.clone();
-    broker.fail_next(u32::MAX, Fault::Transient, move |message| is_event(message, &matching));
+    broker.fail_next(u32::MAX, Fault::Transient, move |message| {
+        is_event(message, &matching)
+    });
     let relay = world
         .relay(broker.clone())
         .config(|config| config.retry.backoff.base = std::time::Duration::from_secs(3600))
@@ -151,7 +174,9 @@ async fn a_rejected_row_keeps_its_error_and_the_others_are_published() {
 
     let left = "SELECT id::text FROM outbox_events WHERE published_at IS NULL";
     assert_eq!(world.column(left).await, [Some(rejected)]);
-    let error = world.text("SELECT last_error FROM outbox_events WHERE attempt_count = 1").await;
+    let error = world
+        .text("SELECT last_error FROM outbox_events WHERE attempt_count = 1")
+        .await;
     assert!(error.contains("injected transient fault"), "{error}");
     assert!(error.len() <= ERROR_BYTES_MAX);
     let others = "SELECT count(*) FROM outbox_events WHERE published_at IS NOT NULL \
@@ -170,7 +195,8 @@ async fn a_row_below_the_maximum_is_published_and_one_at_it_is_skipped() {
         world.emit([at.clone(), below.clone()]).await;
         for (event, attempts) in [(&below, max_attempts - 1), (&at, max_attempts)] {
             let id = &event.id;
-            let set = format!("UPDATE outbox_events SET attempt_count = {attempts} WHERE id = '{id}'");
+            let set =
+                format!("UPDATE outbox_events SET attempt_count = {attempts} WHERE id = '{id}'");
             world.execute(&set).await;
         }
         let broker = MemoryBroker::default();
@@ -182,9 +208,16 @@ async fn a_row_below_the_maximum_is_published_and_one_at_it_is_skipped() {
         until_accepted(&broker, TOPIC, 2).await;
         relay.stop().await;
 
-        assert_eq!(event_ids(&broker, TOPIC, "event_id"), [below.id.as_str(), later.id.as_str()]);
-        let left = "SELECT id::text || ' ' || attempt_count FROM outbox_events WHERE published_at IS NULL";
-        assert_eq!(world.column(left).await, [Some(format!("{} {max_attempts}", at.id))]);
+        assert_eq!(
+            event_ids(&broker, TOPIC, "event_id"),
+            [below.id.as_str(), later.id.as_str()]
+        );
+        let left =
+            "SELECT id::text || ' ' || attempt_count FROM outbox_events WHERE published_at IS NULL";
+        assert_eq!(
+            world.column(left).await,
+            [Some(format!("{} {max_attempts}", at.id))]
+        );
     }
 }
 
@@ -192,16 +225,33 @@ async fn a_row_below_the_maximum_is_published_and_one_at_it_is_skipped() {
 async fn insert_misfits(world: &World) -> Vec<(String, &'static str)> {
     let uncatalogued = Event::json("ad_created", &json!({})).unwrap();
     let uncatalogued = uncatalogued.aggregate("ad", Uuid::now_v7().to_string());
-    let null = Event { payload: b"null".to_vec(), ..license_event() };
-    let incomplete = Event { payload: br#"{"licenseId": 7}"#.to_vec(), ..license_event() };
-    let wrong_aggregate = Event { aggregate_type: Some("store".into()), ..license_event() };
+    let null = Event {
+        payload: b"null".to_vec(),
+        ..license_event()
+    };
+    let incomplete = Event {
+        payload: br#"{"licenseId": 7}"#.to_vec(),
+        ..license_event()
+    };
+    let wrong_aggregate = Event {
+        aggregate_type: Some("store".into()),
+        ..license_event()
+    };
     let mut misfits = vec![
-        (uncatalogued.id.to_string(), "no route for event type ad_created"),
+        (
+            uncatalogued.id.to_string(),
+            "no route for event type ad_created",
+        ),
         (null.id.to_string(), "null"),
         (incomplete.id.to_string(), "schema"),
-        (wrong_aggregate.id.to_string(), "aggregate type license, not store"),
+        (
+            wrong_aggregate.id.to_string(),
+            "aggregate type license, not store",
+        ),
     ];
-    world.emit([uncatalogued, null, incomplete, wrong_aggregate]).await;
+    world
+        .emit([uncatalogued, null, incomplete, wrong_aggregate])
+        .await;
     // What another language may write: no envelope at all, and an envelope of another event.
     let stranger = Uuid::now_v7();
     for (payload, word) in [
@@ -235,23 +285,31 @@ async fn rows_that_the_catalogue_refuses_are_dead_at_once_and_hold_nothing_up() 
     let broker = MemoryBroker::default();
     let relay = world.relay(broker.clone()).routes(catalogue()).start();
     world.until_drained().await;
-    let dead = world.store().list(&DeadFilter::default(), 100).await.unwrap();
+    let dead = world.dead().await;
     let later = license_event();
     world.emit([later.clone()]).await;
     world.until_drained().await;
     relay.stop().await;
 
-    assert_eq!(event_ids(&broker, TOPIC, "event_id"), [good.id.as_str(), later.id.as_str()]);
+    assert_eq!(
+        event_ids(&broker, TOPIC, "event_id"),
+        [good.id.as_str(), later.id.as_str()]
+    );
     assert_eq!(dead.len(), misfits.len());
     for (id, word) in &misfits {
-        let row = dead.iter().find(|row| row.id.to_string() == *id).expect("is dead");
+        let row = dead
+            .iter()
+            .find(|row| row.id.to_string() == *id)
+            .expect("is dead");
         let error = row.error.as_deref().unwrap();
         assert!(error.contains(word), "{error} does not say {word}");
     }
     // Not tried again: nothing about them has changed since.
-    let again = world.store().list(&DeadFilter::default(), 100).await.unwrap();
-    let figures = |rows: &[postrider::core::DeadRecord]| -> Vec<_> {
-        rows.iter().map(|row| (row.id.clone(), row.attempts, row.error.clone())).collect()
+    let again = world.dead().await;
+    let figures = |rows: &[DeadRecord]| -> Vec<_> {
+        rows.iter()
+            .map(|row| (row.id.clone(), row.attempts, row.error.clone()))
+            .collect()
     };
     assert_eq!(figures(&again), figures(&dead));
     let unpublished = "SELECT count(*) FROM outbox_events WHERE published_at IS NULL \
@@ -264,7 +322,10 @@ async fn rows_that_the_catalogue_refuses_are_dead_at_once_and_hold_nothing_up() 
 #[tokio::test]
 async fn the_envelope_holds_what_was_emitted_and_one_id_throughout() {
     let world = World::new("packfinderz").await;
-    let (plain, acted) = (license_event(), license_event().actor(json!({ "userId": "u-7" })));
+    let (plain, acted) = (
+        license_event(),
+        license_event().actor(json!({ "userId": "u-7" })),
+    );
     world.emit([plain.clone(), acted.clone()]).await;
     let broker = MemoryBroker::default();
     let relay = world.relay(broker.clone()).start();
@@ -274,11 +335,17 @@ async fn the_envelope_holds_what_was_emitted_and_one_id_throughout() {
     let messages = broker.messages(&Topic::from(TOPIC));
     let expected: [(&Event, &[&str]); 2] = [
         (&plain, &["data", "eventId", "occurredAt", "version"]),
-        (&acted, &["actor", "data", "eventId", "occurredAt", "version"]),
+        (
+            &acted,
+            &["actor", "data", "eventId", "occurredAt", "version"],
+        ),
     ];
     for (event, fields) in expected {
         let stored = world
-            .text(&format!("SELECT payload_json::text FROM outbox_events WHERE id = '{}'", event.id))
+            .text(&format!(
+                "SELECT payload_json::text FROM outbox_events WHERE id = '{}'",
+                event.id
+            ))
             .await;
         let envelope: Value = serde_json::from_str(&stored).unwrap();
         let mut names: Vec<&String> = envelope.as_object().unwrap().keys().collect();
@@ -286,33 +353,15 @@ async fn the_envelope_holds_what_was_emitted_and_one_id_throughout() {
         assert_eq!(names, fields);
         assert_eq!(envelope["eventId"], event.id.as_str());
         assert_eq!(envelope["version"], 1);
-        assert_eq!(envelope["data"], serde_json::from_slice::<Value>(&event.payload).unwrap());
-        let message = messages.iter().find(|message| is_event(message, event.id.as_str())).unwrap();
+        assert_eq!(
+            envelope["data"],
+            serde_json::from_slice::<Value>(&event.payload).unwrap()
+        );
+        let message = messages
+            .iter()
+            .find(|message| is_event(message, event.id.as_str()))
+            .unwrap();
         assert_eq!(message.payload.as_deref(), Some(stored.as_bytes()));
     }
     assert_eq!(messages.len(), 2);
-}
-
-/// A resent event is published; nobody else touches a dead one.
-#[tokio::test]
-async fn a_resent_row_is_published_with_its_attempts_counted_from_zero() {
-    let mut world = World::new("packfinderz").await;
-    world.max_attempts = 2;
-    let event = license_event();
-    world.emit([event.clone()]).await;
-    let broker = MemoryBroker::default();
-    broker.fail_next(2, Fault::Transient, |_| true);
-    let relay = world.relay(broker.clone()).start();
-    let dead = eventually("the row is dead", async || {
-        let dead = world.store().list(&DeadFilter::default(), 10).await.unwrap();
-        if dead.len() == 1 { Ok(dead) } else { Err(dead) }
-    })
-    .await;
-    assert_eq!(dead[0].attempts, 2);
-    assert_eq!(world.store().resend(&[dead[0].id.clone()]).await.unwrap(), 1);
-    until_accepted(&broker, TOPIC, 1).await;
-    world.until_drained().await;
-    relay.stop().await;
-    assert_eq!(event_ids(&broker, TOPIC, "event_id"), [event.id.as_str()]);
-    assert!(world.store().list(&DeadFilter::default(), 10).await.unwrap().is_empty());
 }

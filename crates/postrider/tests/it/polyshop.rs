@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use postrider::brokers::kafka::{KafkaConfig, KafkaPublisher};
 use postrider::brokers::memory::{Fault, MemoryBroker};
-use postrider::core::{DeadFilter, DeadLetters as _, Event, Message, Topic};
+use postrider::core::{Event, Message, Topic};
 use postrider_testkit::history::{Seen, Verdict};
 use postrider_testkit::kafka::{Kafka, KafkaRecord};
 use serde_json::{Value, json};
@@ -23,34 +23,57 @@ fn order_placed(event_type: &str, order: &str) -> Event {
 
 /// Event number `number` of an entity.
 pub(crate) fn numbered(key: &str, number: i64) -> Event {
-    Event::json(PLACED, &json!({ "key": key, "number": number })).unwrap().aggregate_id(key)
+    Event::json(PLACED, &json!({ "key": key, "number": number }))
+        .unwrap()
+        .aggregate_id(key)
 }
 
 /// Reads a [`numbered`] event back from its envelope.
 pub(crate) fn seen(message: &Message) -> Seen {
     let envelope: Value = serde_json::from_slice(message.payload.as_deref().unwrap()).unwrap();
     let data = &envelope["data"];
-    Seen { key: data["key"].as_str().unwrap().into(), number: data["number"].as_i64().unwrap() }
+    Seen {
+        key: data["key"].as_str().unwrap().into(),
+        number: data["number"].as_i64().unwrap(),
+    }
 }
 
 fn has_key(message: &Message, key: &str) -> bool {
-    message.key.as_ref().is_some_and(|found| found.as_str() == key)
+    message
+        .key
+        .as_ref()
+        .is_some_and(|found| found.as_str() == key)
 }
 
 /// A3-01: orders, items and one outbox row, or none of them.
 #[tokio::test]
 async fn an_order_its_items_and_its_event_are_one_transaction() {
     let world = World::new("polyshop").await;
-    world.execute("CREATE TABLE orders (id uuid); CREATE TABLE order_items (order_id uuid, sku text)").await;
+    world
+        .execute(
+            "CREATE TABLE orders (id uuid); CREATE TABLE order_items (order_id uuid, sku text)",
+        )
+        .await;
     let order = Uuid::now_v7();
     for commits in [false, true] {
         let mut tx = world.pool().begin().await.unwrap();
-        for sql in ["INSERT INTO orders VALUES ($1)", "INSERT INTO order_items VALUES ($1, 'a')"] {
-            sqlx::query(sql).bind(order).execute(&mut *tx).await.unwrap();
+        for sql in [
+            "INSERT INTO orders VALUES ($1)",
+            "INSERT INTO order_items VALUES ($1, 'a')",
+        ] {
+            sqlx::query(sql)
+                .bind(order)
+                .execute(&mut *tx)
+                .await
+                .unwrap();
         }
         let event = order_placed(PLACED, &order.to_string());
         world.outbox().emit(&mut tx, event).await.unwrap();
-        if commits { tx.commit().await.unwrap() } else { tx.rollback().await.unwrap() }
+        if commits {
+            tx.commit().await.unwrap()
+        } else {
+            tx.rollback().await.unwrap()
+        }
         for table in ["orders", "order_items", "outbox_events"] {
             let count = world.number(&format!("SELECT count(*) FROM {table}")).await;
             assert_eq!(count, i64::from(commits), "{table}");
@@ -98,8 +121,13 @@ async fn the_topic_named_by_the_type_holds_one_record_with_key_and_envelope() {
     publish_to_kafka(&world, &kafka).await;
 
     let records = kafka.records(&topic).await;
-    let [record] = &records[..] else { panic!("{records:?}") };
-    assert_eq!(record.key.as_deref(), event.aggregate_id.as_deref().map(str::as_bytes));
+    let [record] = &records[..] else {
+        panic!("{records:?}")
+    };
+    assert_eq!(
+        record.key.as_deref(),
+        event.aggregate_id.as_deref().map(str::as_bytes)
+    );
     let envelope = envelope(record);
     let timestamp = envelope["timestamp"].as_str().unwrap();
     assert!(timestamp.ends_with('Z'), "{timestamp}");
@@ -182,7 +210,12 @@ async fn a_row_is_processed_after_the_acknowledgement_and_its_old_error_is_clear
     relay.stop().await;
     assert_eq!(world.text(row).await, "true false true");
     // Its troubles are over, too.
-    assert_eq!(world.number("SELECT count(*) FROM postrider_troubles").await, 0);
+    assert_eq!(
+        world
+            .number("SELECT count(*) FROM postrider_troubles")
+            .await,
+        0
+    );
 }
 
 /// A3-05: through an outage rows stay unprocessed and no attempt is counted; after it all are sent, in
@@ -193,13 +226,23 @@ async fn an_outage_leaves_rows_unprocessed_and_uncounted_until_the_broker_is_bac
     let broker = MemoryBroker::default();
     broker.stop();
     let committed: Vec<Seen> = (0..60)
-        .map(|n| Seen { key: format!("order-{}", n % 6), number: n / 6 })
+        .map(|n| Seen {
+            key: format!("order-{}", n % 6),
+            number: n / 6,
+        })
         .collect();
-    world.emit(committed.iter().map(|seen| numbered(&seen.key, seen.number))).await;
+    world
+        .emit(
+            committed
+                .iter()
+                .map(|seen| numbered(&seen.key, seen.number)),
+        )
+        .await;
     let relay = world.relay(broker.clone()).start();
     relay.until_metric("postrider_breaker_open", 1.0).await;
     assert!(!relay.health.report().is_ready());
-    let unprocessed = "SELECT count(*) FROM outbox_events WHERE NOT processed AND error_message IS NULL";
+    let unprocessed =
+        "SELECT count(*) FROM outbox_events WHERE NOT processed AND error_message IS NULL";
     assert_eq!(world.number(unprocessed).await, 60);
     broker.start();
     world.until_drained().await;
@@ -207,15 +250,24 @@ async fn an_outage_leaves_rows_unprocessed_and_uncounted_until_the_broker_is_bac
     relay.until_metric("postrider_breaker_open", 0.0).await;
     relay.stop().await;
 
-    let log: Vec<Seen> = broker.messages(&Topic::from(PLACED)).iter().map(seen).collect();
+    let log: Vec<Seen> = broker
+        .messages(&Topic::from(PLACED))
+        .iter()
+        .map(seen)
+        .collect();
     let verdict = Verdict::of(&committed, &log);
     verdict.assert_clean();
     assert_eq!(verdict.duplicates, 0);
-    assert_eq!(world.number("SELECT count(*) FROM postrider_troubles").await, 0);
+    assert_eq!(
+        world
+            .number("SELECT count(*) FROM postrider_troubles")
+            .await,
+        0
+    );
 }
 
 const ENTITIES: i64 = 40;
-const EVENTS: i64 = 25;
+const EVENTS: i64 = 15;
 
 /// Emits the events of all entities, each entity's in order, in transactions of random size.
 async fn write_all(world: &World) -> Vec<Seen> {
@@ -226,11 +278,16 @@ async fn write_all(world: &World) -> Vec<Seen> {
         for _ in 0..fastrand::usize(1..20) {
             let entity = fastrand::usize(..next.len());
             if next[entity] < EVENTS {
-                batch.push(Seen { key: format!("entity-{entity}"), number: next[entity] });
+                batch.push(Seen {
+                    key: format!("entity-{entity}"),
+                    number: next[entity],
+                });
                 next[entity] += 1;
             }
         }
-        world.emit(batch.iter().map(|seen| numbered(&seen.key, seen.number))).await;
+        world
+            .emit(batch.iter().map(|seen| numbered(&seen.key, seen.number)))
+            .await;
         committed.extend(batch);
     }
     committed
@@ -245,7 +302,12 @@ async fn each_entitys_events_appear_in_order_under_random_failures_and_several_r
     let broker = MemoryBroker::default();
     broker.fail_next(u32::MAX, Fault::Transient, |_| fastrand::u32(..12) == 0);
     broker.fail_next(20, Fault::AckLost, |_| fastrand::u32(..30) == 0);
-    let start = || world.relay(broker.clone()).config(|config| config.batch = 30).start();
+    let start = || {
+        world
+            .relay(broker.clone())
+            .config(|config| config.batch = 30)
+            .start()
+    };
     let relays = [start(), start(), start()];
     let outage = async {
         until_accepted(&broker, PLACED, 200).await;
@@ -258,7 +320,11 @@ async fn each_entitys_events_appear_in_order_under_random_failures_and_several_r
     for relay in relays {
         relay.stop().await;
     }
-    let log: Vec<Seen> = broker.messages(&Topic::from(PLACED)).iter().map(seen).collect();
+    let log: Vec<Seen> = broker
+        .messages(&Topic::from(PLACED))
+        .iter()
+        .map(seen)
+        .collect();
     Verdict::of(&committed, &log).assert_clean();
 }
 
@@ -267,17 +333,29 @@ async fn each_entitys_events_appear_in_order_under_random_failures_and_several_r
 #[tokio::test]
 async fn more_dead_rows_than_a_batch_stop_their_own_entities_only() {
     let world = World::new("polyshop").await;
-    let poison: Vec<Event> = (0..35).map(|n| numbered(&format!("poison-{n}"), 1)).collect();
-    let behind: Vec<Event> = (0..35).map(|n| numbered(&format!("poison-{n}"), 2)).collect();
+    let poison: Vec<Event> = (0..35)
+        .map(|n| numbered(&format!("poison-{n}"), 1))
+        .collect();
+    let behind: Vec<Event> = (0..35)
+        .map(|n| numbered(&format!("poison-{n}"), 2))
+        .collect();
     let good: Vec<Event> = (0..20).map(|n| numbered(&format!("good-{n}"), 1)).collect();
-    world.emit(poison.into_iter().chain(behind).chain(good)).await;
+    world
+        .emit(poison.into_iter().chain(behind).chain(good))
+        .await;
     let broker = MemoryBroker::default();
     let is_poison = |message: &Message| {
-        message.key.as_ref().is_some_and(|key| key.as_str().starts_with("poison"))
+        message
+            .key
+            .as_ref()
+            .is_some_and(|key| key.as_str().starts_with("poison"))
             && seen(message).number == 1
     };
     broker.fail_next(u32::MAX, Fault::Permanent, is_poison);
-    let relay = world.relay(broker.clone()).config(|config| config.batch = 10).start();
+    let relay = world
+        .relay(broker.clone())
+        .config(|config| config.batch = 10)
+        .start();
     until_accepted(&broker, PLACED, 20).await;
     world
         .until_count(
@@ -295,9 +373,12 @@ async fn more_dead_rows_than_a_batch_stop_their_own_entities_only() {
     assert_eq!(world.number(sent).await, 21);
     let parked = "SELECT count(*) FROM outbox_events WHERE NOT processed";
     assert_eq!(world.number(parked).await, 35);
-    let dead = world.store().list(&DeadFilter::default(), 100).await.unwrap();
+    let dead = world.dead().await;
     assert_eq!(dead.len(), 35);
-    assert!(dead.iter().all(|row| row.key.as_deref().unwrap().starts_with("poison-")));
+    assert!(
+        dead.iter()
+            .all(|row| row.key.as_deref().unwrap().starts_with("poison-"))
+    );
     let messages = broker.messages(&Topic::from(PLACED));
     assert!(messages.iter().all(|message| !has_key(message, "poison-0")));
 }

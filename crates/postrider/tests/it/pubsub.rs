@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use postrider::brokers::pubsub::{PubSubConfig, PubSubPublisher};
+use postrider::relay::Dependency;
+use postrider_testkit::eventually;
 use postrider_testkit::pubsub::{PubSub, PubSubTopic};
+use postrider_testkit::services::{Kind, PrivateServer};
 use sqlx::Row as _;
 
 use crate::packfinderz::{TOPIC, license_event};
@@ -12,7 +15,11 @@ use crate::world::{World, template};
 
 fn publisher(server: &PubSub) -> PubSubPublisher {
     let endpoint = Some(server.endpoint());
-    PubSubPublisher::new(PubSubConfig { endpoint, ..PubSubConfig::new(server.project()) }).unwrap()
+    PubSubPublisher::new(PubSubConfig {
+        endpoint,
+        ..PubSubConfig::new(server.project())
+    })
+    .unwrap()
 }
 
 /// The preset's table and a topic of its own, which all its events go to.
@@ -44,13 +51,20 @@ async fn a_row_becomes_one_message_with_the_columns_text_and_five_attributes() {
         )
         .await;
     let messages = topic.wait_for(1, Duration::from_secs(10)).await;
-    let [message] = &messages[..] else { panic!("{messages:?}") };
+    let [message] = &messages[..] else {
+        panic!("{messages:?}")
+    };
     assert_eq!(message.data, rows[0].get::<&str, _>(0).as_bytes());
     assert!(rows[0].get::<bool, _>(5));
     let mut attributes = message.attributes.clone();
-    let created_at = attributes.remove("created_at").expect("an attribute created_at");
+    let created_at = attributes
+        .remove("created_at")
+        .expect("an attribute created_at");
     let same = format!("SELECT created_at = '{created_at}'::timestamptz FROM outbox_events");
-    assert!(created_at.ends_with('Z') && world.flag(&same).await, "{created_at}");
+    assert!(
+        created_at.ends_with('Z') && world.flag(&same).await,
+        "{created_at}"
+    );
     let expected: BTreeMap<String, String> =
         ["event_id", "event_type", "aggregate_type", "aggregate_id"]
             .into_iter()
@@ -68,7 +82,12 @@ async fn two_relays_bring_ten_thousand_rows_to_pubsub_exactly_once() {
     let server = PubSub::shared();
     let (world, topic) = world_on(&server).await;
     world.insert_licenses(10_000).await;
-    let start = || world.relay(publisher(&server)).config(|config| config.batch = 500).start();
+    let start = || {
+        world
+            .relay(publisher(&server))
+            .config(|config| config.batch = 500)
+            .start()
+    };
     let relays = [start(), start()];
     world.until_drained().await;
     for relay in relays {
@@ -76,7 +95,9 @@ async fn two_relays_bring_ten_thousand_rows_to_pubsub_exactly_once() {
     }
     let mut times: HashMap<String, usize> = HashMap::new();
     for message in topic.wait_for(10_000, Duration::from_secs(30)).await {
-        *times.entry(message.attributes["event_id"].clone()).or_default() += 1;
+        *times
+            .entry(message.attributes["event_id"].clone())
+            .or_default() += 1;
     }
     assert_eq!(times.len(), 10_000);
     assert!(times.values().all(|times| *times == 1));
@@ -95,7 +116,10 @@ async fn with_order_per_key_an_aggregates_events_share_an_ordering_key_and_its_o
     let events = (0..50).map(|n| license_event().aggregate("license", &licenses[n % 5]));
     let events: Vec<_> = events.collect();
     world.emit(events.clone()).await;
-    let relay = world.relay(publisher(&server)).config(|config| config.batch = 7).start();
+    let relay = world
+        .relay(publisher(&server))
+        .config(|config| config.batch = 7)
+        .start();
     world.until_drained().await;
     relay.stop().await;
 
@@ -115,4 +139,26 @@ async fn with_order_per_key_an_aggregates_events_share_an_ordering_key_and_its_o
             .collect();
         assert_eq!(arrived, emitted);
     }
+}
+
+/// A1-06: readiness fails while Pub/Sub is away, and passes when it is back.
+#[tokio::test]
+async fn readiness_follows_the_pubsub_server() {
+    let mut server = PrivateServer::start(Kind::PubSub).await;
+    let world = World::new("packfinderz").await;
+    let relay = world
+        .relay(publisher(&PubSub::at(server.address())))
+        .start();
+    relay.until_ready().await;
+    server.kill();
+    eventually("readiness fails", async || {
+        match relay.health.report().broker {
+            Dependency::NotReady { reason } => Ok(reason),
+            Dependency::Ready => Err("ready"),
+        }
+    })
+    .await;
+    server.restart().await;
+    relay.until_ready().await;
+    relay.stop().await;
 }

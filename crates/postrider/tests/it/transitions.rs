@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
 
 use postrider::brokers::memory::{Fault, MemoryBroker};
-use postrider::core::{DeadFilter, DeadLetters as _, Event, Message};
+use postrider::core::{DeadLetters as _, Event, Message};
 use sqlx::Row as _;
 
 use crate::talkie::{event, has_key, note_changes};
@@ -31,7 +31,9 @@ const ALLOWED: [(&str, &str); 8] = [
 
 /// One row through a retry, one through every attempt to its death, one dead at once, one plain.
 async fn fail_in_every_way(world: &World, broker: &MemoryBroker) {
-    world.emit(["plain", "retried", "exhausted", "refused"].map(event)).await;
+    world
+        .emit(["plain", "retried", "exhausted", "refused"].map(event))
+        .await;
     let key = |key: &'static str| move |message: &Message| has_key(message, key);
     broker.fail_next(1, Fault::Transient, key("retried"));
     broker.fail_next(2, Fault::Transient, key("exhausted"));
@@ -56,7 +58,9 @@ async fn lose_a_lease(world: &mut World, broker: &MemoryBroker) {
 
 async fn suffer_an_outage(world: &World, broker: &MemoryBroker) {
     broker.stop();
-    world.emit((0..10).map(|n| event(&format!("outage-{n}")))).await;
+    world
+        .emit((0..10).map(|n| event(&format!("outage-{n}"))))
+        .await;
     let relay = world.relay(broker.clone()).start();
     relay.until_metric("postrider_breaker_open", 1.0).await;
     broker.start();
@@ -66,7 +70,7 @@ async fn suffer_an_outage(world: &World, broker: &MemoryBroker) {
 
 async fn resend_the_dead(world: &World, broker: &MemoryBroker) {
     let store = world.store();
-    let dead = store.list(&DeadFilter::default(), 10).await.unwrap();
+    let dead = world.dead().await;
     let ids: Vec<_> = dead.into_iter().map(|row| row.id).collect();
     assert_eq!(store.resend(&ids).await.unwrap(), 2);
     let relay = world.relay(broker.clone()).start();
@@ -87,7 +91,9 @@ async fn every_status_change_is_a_stated_transition() {
     suffer_an_outage(&world, &broker).await;
     resend_the_dead(&world, &broker).await;
 
-    let changes = world.rows("SELECT DISTINCT coalesce(before, '-'), after FROM changes").await;
+    let changes = world
+        .rows("SELECT DISTINCT coalesce(before, '-'), after FROM changes")
+        .await;
     let seen: BTreeSet<(&str, &str)> = changes.iter().map(|row| (row.get(0), row.get(1))).collect();
     assert_eq!(seen, BTreeSet::from(ALLOWED));
     let unpublished = "SELECT count(*) FROM outbox WHERE status <> 'published'";
@@ -111,20 +117,32 @@ async fn the_machine_holds_under_several_relays_and_random_failures() {
         count.fetch_add(i64::from(fails), Relaxed);
         fails
     });
-    let start = || world.relay(broker.clone()).config(|config| config.batch = 20).start();
+    let start = || {
+        world
+            .relay(broker.clone())
+            .config(|config| config.batch = 20)
+            .start()
+    };
     let relays = [start(), start(), start()];
     for n in 0..20 {
-        let events: Vec<Event> = (0..10).map(|key| event(&format!("key-{}", (key + n) % 7))).collect();
+        let events: Vec<Event> = (0..10)
+            .map(|key| event(&format!("key-{}", (key + n) % 7)))
+            .collect();
         world.emit(events).await;
     }
     world.until_drained().await;
     for relay in relays {
         relay.stop().await;
     }
-    let changes = world.rows("SELECT DISTINCT coalesce(before, '-'), after FROM changes").await;
+    let changes = world
+        .rows("SELECT DISTINCT coalesce(before, '-'), after FROM changes")
+        .await;
     for row in &changes {
         let change: (&str, &str) = (row.get(0), row.get(1));
-        assert!(ALLOWED.contains(&change) && change != ("publishing", "publishing"), "{change:?}");
+        assert!(
+            ALLOWED.contains(&change) && change != ("publishing", "publishing"),
+            "{change:?}"
+        );
     }
     // Each failure was counted once, and nothing else was.
     let counted = world.number("SELECT sum(retry_count) FROM outbox").await;

@@ -27,7 +27,13 @@ pub(crate) struct NotedStore<S> {
 impl<S: OutboxStore> NotedStore<S> {
     pub(crate) fn new(inner: S) -> (Self, Notes<Asked>) {
         let notes = Notes::default();
-        (Self { inner, notes: notes.clone() }, notes)
+        (
+            Self {
+                inner,
+                notes: notes.clone(),
+            },
+            notes,
+        )
     }
 }
 
@@ -36,8 +42,15 @@ impl<S: OutboxStore> OutboxStore for NotedStore<S> {
     async fn claim(&self, want: Want) -> Result<Option<Box<dyn Claim>>, StoreError> {
         let at = Instant::now();
         let claim = self.inner.claim(want).await?;
-        let records = claim.iter().flat_map(|claim| claim.records()).map(|r| r.id.clone());
-        self.notes.add(Asked { at, answered: Instant::now(), records: records.collect() });
+        let records = claim
+            .iter()
+            .flat_map(|claim| claim.records())
+            .map(|r| r.id.clone());
+        self.notes.add(Asked {
+            at,
+            answered: Instant::now(),
+            records: records.collect(),
+        });
         Ok(claim)
     }
 
@@ -72,7 +85,9 @@ impl Gate {
     pub(crate) async fn wait_until_reached(&mut self, claims: usize) {
         let reached = self.stuck.wait_for(|count| *count >= claims);
         let reached = tokio::time::timeout(Duration::from_secs(30), reached).await;
-        reached.expect("claims come to the gate").expect("the store is alive");
+        reached
+            .expect("claims come to the gate")
+            .expect("the store is alive");
     }
 
     pub(crate) fn open(&self) {
@@ -90,7 +105,17 @@ impl<S: OutboxStore> GatedStore<S> {
     pub(crate) fn new(inner: S) -> (Self, Gate) {
         let (stuck, count) = watch::channel(0);
         let (open, opened) = watch::channel(false);
-        (Self { inner, stuck, opened }, Gate { stuck: count, opened: open })
+        (
+            Self {
+                inner,
+                stuck,
+                opened,
+            },
+            Gate {
+                stuck: count,
+                opened: open,
+            },
+        )
     }
 }
 
@@ -98,7 +123,13 @@ impl<S: OutboxStore> GatedStore<S> {
 impl<S: OutboxStore> OutboxStore for GatedStore<S> {
     async fn claim(&self, want: Want) -> Result<Option<Box<dyn Claim>>, StoreError> {
         let (stuck, opened) = (self.stuck.clone(), self.opened.clone());
-        let gated = |inner| Box::new(GatedClaim { inner, stuck, opened }) as Box<dyn Claim>;
+        let gated = |inner| {
+            Box::new(GatedClaim {
+                inner,
+                stuck,
+                opened,
+            }) as Box<dyn Claim>
+        };
         Ok(self.inner.claim(want).await?.map(gated))
     }
 
@@ -161,17 +192,30 @@ pub(crate) struct NotedPublisher<P> {
 impl<P: Publisher> NotedPublisher<P> {
     pub(crate) fn new(inner: P) -> (Self, Notes<Call>) {
         let notes = Notes::default();
-        (Self { inner, notes: notes.clone() }, notes)
+        (
+            Self {
+                inner,
+                notes: notes.clone(),
+            },
+            notes,
+        )
     }
 
     fn note(&self, kind: CallKind) {
-        self.notes.add(Call { at: Instant::now(), kind });
+        self.notes.add(Call {
+            at: Instant::now(),
+            kind,
+        });
     }
 }
 
 #[async_trait]
 impl<P: Publisher> Publisher for NotedPublisher<P> {
-    async fn publish(&self, batch: &[Message], deadline: Duration) -> Vec<Result<(), PublishError>> {
+    async fn publish(
+        &self,
+        batch: &[Message],
+        deadline: Duration,
+    ) -> Vec<Result<(), PublishError>> {
         self.note(CallKind::Publish(batch.to_vec()));
         self.inner.publish(batch, deadline).await
     }

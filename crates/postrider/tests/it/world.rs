@@ -6,19 +6,21 @@ use std::time::Duration;
 use postrider::brokers::memory::MemoryBroker;
 use postrider::core::layout::Template;
 use postrider::core::{
-    Backoff, Emitted, Event, Layout, Message, OnDead, OutboxStore, Publisher, RetryPolicy, Router,
-    Routes, Topic,
+    Backoff, DeadFilter, DeadLetters as _, DeadRecord, Emitted, Event, Layout, Message, OnDead,
+    OutboxStore, Publisher, RetryPolicy, Router, Routes, Topic,
 };
 use postrider::relay::{Config, Health, RelayError};
 use postrider::stores::postgres::{self, InitOptions, Options, Outbox, PgPool, PostgresStore};
 use postrider::{Metrics, Relay};
 use postrider_testkit::database::{self, Database};
 use postrider_testkit::eventually;
+use serde_json::json;
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, Row as _};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 pub(crate) struct World {
     pool: PgPool,
@@ -43,8 +45,13 @@ impl World {
         let database = database::fresh_schema().await;
         let mut world = Self::on(database.pool.clone(), layout);
         world._database = Some(database);
-        let init = InitOptions { claim_index: true, notify: false };
-        postgres::init(world.pool(), &world.layout, &init).await.unwrap();
+        let init = InitOptions {
+            claim_index: true,
+            notify: false,
+        };
+        postgres::init(world.pool(), &world.layout, &init)
+            .await
+            .unwrap();
         world
     }
 
@@ -102,11 +109,17 @@ impl World {
 
     /// Runs statements of the test's own, as an application in any language would.
     pub(crate) async fn execute(&self, sql: &str) {
-        sqlx::raw_sql(AssertSqlSafe(sql)).execute(self.pool()).await.unwrap();
+        sqlx::raw_sql(AssertSqlSafe(sql))
+            .execute(self.pool())
+            .await
+            .unwrap();
     }
 
     pub(crate) async fn rows(&self, sql: &str) -> Vec<PgRow> {
-        sqlx::query(AssertSqlSafe(sql)).fetch_all(self.pool()).await.unwrap()
+        sqlx::query(AssertSqlSafe(sql))
+            .fetch_all(self.pool())
+            .await
+            .unwrap()
     }
 
     /// The first column of every row, which must be text; `None` where it is NULL.
@@ -140,11 +153,72 @@ impl World {
     /// Waits until nothing is left to publish.
     pub(crate) async fn until_drained(&self) {
         let store = self.store();
-        eventually("everything is published", async || match store.backlog().await.unwrap() {
-            backlog if backlog.pending == 0 => Ok(()),
-            backlog => Err(backlog),
+        eventually("everything is published", async || {
+            match store.backlog().await.unwrap() {
+                backlog if backlog.pending == 0 => Ok(()),
+                backlog => Err(backlog),
+            }
         })
         .await;
+    }
+
+    pub(crate) async fn dead(&self) -> Vec<DeadRecord> {
+        let all = DeadFilter::default();
+        self.store().list(&all, 1000).await.unwrap()
+    }
+
+    /// Waits until so many records are dead.
+    pub(crate) async fn until_dead(&self, count: usize) -> Vec<DeadRecord> {
+        eventually("records are dead", async || match self.dead().await {
+            dead if dead.len() == count => Ok(dead),
+            dead => Err(dead),
+        })
+        .await
+    }
+
+    /// An event that fits the preset's table, whose payload holds `key`. Where the layout has keys,
+    /// that is its key.
+    pub(crate) fn sample(&self, key: &str) -> Event {
+        let payload = json!({ "key": key });
+        match self.layout.name.as_str() {
+            "packfinderz" => {
+                let event = Event::json("license_status_changed", &payload).unwrap();
+                event.aggregate("license", Uuid::now_v7().to_string())
+            }
+            "polyshop" => Event::json(self.sample_topic(), &payload)
+                .unwrap()
+                .aggregate_id(key),
+            "talkie" => {
+                let event = Event::json("", &payload).unwrap();
+                event.topic(self.sample_topic()).key(key)
+            }
+            _ => Event::json("sampled", &payload)
+                .unwrap()
+                .topic(self.sample_topic()),
+        }
+    }
+
+    /// Where samples go.
+    pub(crate) fn sample_topic(&self) -> &'static str {
+        if self.layout.name == "packfinderz" {
+            "pf-domain-events"
+        } else {
+            "samples"
+        }
+    }
+
+    /// The attribute that the layout puts the event's id into.
+    pub(crate) fn id_attribute(&self) -> &'static str {
+        if self.layout.name == "gopipe" {
+            "id"
+        } else {
+            "event_id"
+        }
+    }
+
+    /// The ids of the samples that the broker has, in its order.
+    pub(crate) fn sample_ids(&self, broker: &MemoryBroker) -> Vec<String> {
+        event_ids(broker, self.sample_topic(), self.id_attribute())
     }
 
     pub(crate) fn relay(&self, publisher: impl Publisher + 'static) -> Plan {
@@ -242,7 +316,12 @@ impl Plan {
         let health = relay.health();
         let shutdown = CancellationToken::new();
         let task = tokio::spawn(relay.run(shutdown.clone()));
-        Running { health, metrics: self.metrics, shutdown, task }
+        Running {
+            health,
+            metrics: self.metrics,
+            shutdown,
+            task,
+        }
     }
 }
 
@@ -265,7 +344,10 @@ impl Running {
     pub(crate) async fn abort(self) {
         self.task.abort();
         let ended = self.task.await;
-        assert!(ended.is_err_and(|error| error.is_cancelled()), "the relay had ended by itself");
+        assert!(
+            ended.is_err_and(|error| error.is_cancelled()),
+            "the relay had ended by itself"
+        );
     }
 
     /// Waits for the relay's own end.
@@ -303,7 +385,10 @@ pub(crate) fn metric(metrics: &Metrics, name: &str, outbox: &str) -> f64 {
     let text = metrics.encode();
     let start = format!("{name}{{outbox=\"{outbox}\"}} ");
     let value = text.lines().find_map(|line| line.strip_prefix(&start));
-    value.unwrap_or_else(|| panic!("no {name} of {outbox} in\n{text}")).parse().unwrap()
+    value
+        .unwrap_or_else(|| panic!("no {name} of {outbox} in\n{text}"))
+        .parse()
+        .unwrap()
 }
 
 pub(crate) fn template(text: &str) -> Template {
@@ -311,13 +396,25 @@ pub(crate) fn template(text: &str) -> Template {
 }
 
 pub(crate) fn header<'a>(message: &'a Message, name: &str) -> Option<&'a str> {
-    message.headers.iter().find(|h| &*h.name == name).map(|h| h.value.as_str())
+    message
+        .headers
+        .iter()
+        .find(|h| &*h.name == name)
+        .map(|h| h.value.as_str())
+}
+
+/// Whether the message's body holds this text.
+pub(crate) fn holds(message: &Message, text: &str) -> bool {
+    String::from_utf8_lossy(message.payload.as_deref().unwrap_or_default()).contains(text)
 }
 
 /// The event ids on a topic of the memory broker, in its order.
 pub(crate) fn event_ids(broker: &MemoryBroker, topic: &str, attribute: &str) -> Vec<String> {
     let messages = broker.messages(&Topic::from(topic));
-    messages.iter().map(|message| header(message, attribute).unwrap().into()).collect()
+    messages
+        .iter()
+        .map(|message| header(message, attribute).unwrap().into())
+        .collect()
 }
 
 pub(crate) async fn until_accepted(broker: &MemoryBroker, topic: &str, count: u64) {

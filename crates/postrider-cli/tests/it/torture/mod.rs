@@ -15,7 +15,9 @@ pub(crate) use writers::Arena;
 const RELAYS: usize = 3;
 
 fn secs() -> Duration {
-    let secs = std::env::var("POSTRIDER_TORTURE_SECS").ok().and_then(|secs| secs.parse().ok());
+    let secs = std::env::var("POSTRIDER_TORTURE_SECS")
+        .ok()
+        .and_then(|secs| secs.parse().ok());
     Duration::from_secs(secs.unwrap_or(8))
 }
 
@@ -42,7 +44,10 @@ async fn torture(layout: &str) {
     let verdict = arena.verdict().await;
     report(layout, &verdict, kills);
     verdict.assert_clean();
-    assert!(written > 500, "only {written} events were written: the test tests nothing");
+    assert!(
+        written > 500,
+        "only {written} events were written: the test tests nothing"
+    );
     assert!(kills > 2, "only {kills} kills");
 }
 
@@ -56,7 +61,10 @@ async fn without_lanes_three_relays_are_seen_to_invert() {
         arena.wait_until_empty().await;
         let verdict = arena.verdict().await;
         report("polyshop, no lanes", &verdict, 0);
-        assert!(verdict.lost.is_empty() && verdict.invented.is_empty(), "{verdict:?}");
+        assert!(
+            verdict.lost.is_empty() && verdict.invented.is_empty(),
+            "{verdict:?}"
+        );
         if !verdict.inverted.is_empty() {
             return relays.stop().await;
         }

@@ -42,10 +42,19 @@ impl Relays {
     pub(crate) async fn stop(self) {
         for mut relay in self.running {
             let pid = relay.id().expect("a relay ended by itself").to_string();
-            assert!(Command::new("kill").args(["-TERM", &pid]).status().await.unwrap().success());
-            let status = eventually("the relay stops", async || match relay.try_wait().unwrap() {
-                Some(status) => Ok(status),
-                None => Err("still running"),
+            assert!(
+                Command::new("kill")
+                    .args(["-TERM", &pid])
+                    .status()
+                    .await
+                    .unwrap()
+                    .success()
+            );
+            let status = eventually("the relay stops", async || {
+                match relay.try_wait().unwrap() {
+                    Some(status) => Ok(status),
+                    None => Err("still running"),
+                }
             })
             .await;
             assert!(status.success(), "relay ended with {status}");
@@ -66,7 +75,11 @@ fn spawn(config: &PathBuf) -> Child {
 }
 
 fn write_config(arena: &Arena) -> PathBuf {
-    let topic = if arena.layout == "talkie" { "{topic}" } else { "{event_type}" };
+    let topic = if arena.layout == "talkie" {
+        "{topic}"
+    } else {
+        "{event_type}"
+    };
     let text = format!(
         r#"
         [admin]
@@ -90,8 +103,8 @@ fn write_config(arena: &Arena) -> PathBuf {
         claims = 2
         poll_min = "20ms"
         poll_max = "100ms"
-        publish_timeout = "1s"
-        lease = "6s"
+        publish_timeout = "3s"
+        lease = "8s"
         "#,
         kafka = arena.kafka.bootstrap(),
         database = arena.database.url,

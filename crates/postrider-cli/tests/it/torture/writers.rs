@@ -6,8 +6,8 @@ use postrider::core::layout::Layout;
 use postrider::core::{Event, OutboxStore as _};
 use postrider::stores::postgres::{self, InitOptions, Options, Outbox, PgPool, PostgresStore};
 use postrider_testkit::database::{self, Database};
-use postrider_testkit::history::{Seen, Verdict};
 use postrider_testkit::eventually_within;
+use postrider_testkit::history::{Seen, Verdict};
 use postrider_testkit::kafka::Kafka;
 
 const WRITERS: usize = 8;
@@ -31,10 +31,20 @@ impl Arena {
     pub(crate) async fn on(layout: &str, ordering: &str, kafka: Kafka) -> Self {
         let database = database::fresh_schema().await;
         let topic = kafka.fresh_topic(4).await;
-        let arena =
-            Self { database, layout: layout.into(), ordering: ordering.into(), topic, kafka };
-        let init = InitOptions { claim_index: true, notify: false };
-        postgres::init(arena.pool(), &arena.layout(), &init).await.unwrap();
+        let arena = Self {
+            database,
+            layout: layout.into(),
+            ordering: ordering.into(),
+            topic,
+            kafka,
+        };
+        let init = InitOptions {
+            claim_index: true,
+            notify: false,
+        };
+        postgres::init(arena.pool(), &arena.layout(), &init)
+            .await
+            .unwrap();
         for sql in [
             "CREATE TABLE keys (key text PRIMARY KEY)",
             "CREATE TABLE truth (key text, number bigint)",
@@ -73,7 +83,11 @@ impl Arena {
         let mut committed = 0;
         while Instant::now() < until {
             // P6: no transaction of the application may fail because of the relay.
-            committed += usize::from(self.transaction(&outbox).await.expect("a business transaction failed"));
+            committed += usize::from(
+                self.transaction(&outbox)
+                    .await
+                    .expect("a business transaction failed"),
+            );
         }
         committed
     }
@@ -84,14 +98,25 @@ impl Arena {
         let mut tx = self.pool().begin().await?;
         if fastrand::bool() {
             // Draws the transaction's xid before the key is locked.
-            sqlx::query("INSERT INTO elsewhere VALUES (1)").execute(&mut *tx).await?;
+            sqlx::query("INSERT INTO elsewhere VALUES (1)")
+                .execute(&mut *tx)
+                .await?;
         }
         pause(&mut tx, 10).await?;
-        sqlx::query("SELECT 1 FROM keys WHERE key = $1 FOR UPDATE").bind(&key).execute(&mut *tx).await?;
+        sqlx::query("SELECT 1 FROM keys WHERE key = $1 FOR UPDATE")
+            .bind(&key)
+            .execute(&mut *tx)
+            .await?;
         for _ in 0..fastrand::u32(1..=3) {
-            let number: i64 = sqlx::query_scalar("SELECT nextval('numbers')").fetch_one(&mut *tx).await?;
+            let number: i64 = sqlx::query_scalar("SELECT nextval('numbers')")
+                .fetch_one(&mut *tx)
+                .await?;
             outbox.emit(&mut tx, self.event(&key, number)).await?;
-            sqlx::query("INSERT INTO truth VALUES ($1, $2)").bind(&key).bind(number).execute(&mut *tx).await?;
+            sqlx::query("INSERT INTO truth VALUES ($1, $2)")
+                .bind(&key)
+                .bind(number)
+                .execute(&mut *tx)
+                .await?;
         }
         pause(&mut tx, 10).await?;
         if fastrand::u32(..10) == 0 {
@@ -103,9 +128,18 @@ impl Arena {
     }
 
     fn event(&self, key: &str, number: i64) -> Event {
-        let event = Event::json(&self.topic, &serde_json::json!({ "key": key, "number": number })).unwrap();
+        let event = Event::json(
+            &self.topic,
+            &serde_json::json!({ "key": key, "number": number }),
+        )
+        .unwrap();
         match self.layout.as_str() {
-            "talkie" => Event { event_type: String::new(), ..event }.topic(&self.topic).key(key),
+            "talkie" => Event {
+                event_type: String::new(),
+                ..event
+            }
+            .topic(&self.topic)
+            .key(key),
             _ => event.aggregate_id(key),
         }
     }
@@ -114,33 +148,48 @@ impl Arena {
     async fn hold_a_transaction_open(&self, until: Instant) {
         while Instant::now() < until {
             let mut tx = self.pool().begin().await.unwrap();
-            sqlx::query("INSERT INTO elsewhere VALUES (2)").execute(&mut *tx).await.unwrap();
-            sqlx::query("SELECT pg_sleep(1.5)").execute(&mut *tx).await.unwrap();
+            sqlx::query("INSERT INTO elsewhere VALUES (2)")
+                .execute(&mut *tx)
+                .await
+                .unwrap();
+            sqlx::query("SELECT pg_sleep(1.5)")
+                .execute(&mut *tx)
+                .await
+                .unwrap();
             tx.commit().await.unwrap();
         }
     }
 
     pub(crate) async fn count(&self, sql: &'static str) -> i64 {
-        sqlx::query_scalar(sql).fetch_one(self.pool()).await.unwrap()
+        sqlx::query_scalar(sql)
+            .fetch_one(self.pool())
+            .await
+            .unwrap()
     }
 
     pub(crate) async fn wait_until_empty(&self) {
         let store = PostgresStore::new(self.pool().clone(), Options::new(self.layout()));
-        eventually_within(Duration::from_secs(60), "everything is published", async || {
-            match store.backlog().await.unwrap() {
+        eventually_within(
+            Duration::from_secs(60),
+            "everything is published",
+            async || match store.backlog().await.unwrap() {
                 backlog if backlog.pending == 0 => Ok(()),
                 backlog => Err(backlog),
-            }
-        })
+            },
+        )
         .await;
     }
 
     /// What was committed against what is on the topic.
     pub(crate) async fn verdict(&self) -> Verdict {
-        let truth: Vec<(String, i64)> =
-            sqlx::query_as("SELECT key, number FROM truth").fetch_all(self.pool()).await.unwrap();
-        let committed: Vec<Seen> =
-            truth.into_iter().map(|(key, number)| Seen { key, number }).collect();
+        let truth: Vec<(String, i64)> = sqlx::query_as("SELECT key, number FROM truth")
+            .fetch_all(self.pool())
+            .await
+            .unwrap();
+        let committed: Vec<Seen> = truth
+            .into_iter()
+            .map(|(key, number)| Seen { key, number })
+            .collect();
         let log: Vec<Seen> = self
             .kafka
             .records(&self.topic)
@@ -156,14 +205,20 @@ impl Arena {
 fn seen(value: &[u8]) -> Seen {
     let value: serde_json::Value = serde_json::from_slice(value).unwrap();
     let data = value.get("data").unwrap_or(&value);
-    Seen { key: data["key"].as_str().unwrap().into(), number: data["number"].as_i64().unwrap() }
+    Seen {
+        key: data["key"].as_str().unwrap().into(),
+        number: data["number"].as_i64().unwrap(),
+    }
 }
 
 /// Time that a business transaction takes for other things, up to `millis`.
 async fn pause(tx: &mut sqlx::PgConnection, millis: u32) -> Result<(), sqlx::Error> {
     if fastrand::bool() {
         let secs = f64::from(fastrand::u32(0..millis)) / 1000.0;
-        sqlx::query("SELECT pg_sleep($1)").bind(secs).execute(tx).await?;
+        sqlx::query("SELECT pg_sleep($1)")
+            .bind(secs)
+            .execute(tx)
+            .await?;
     }
     Ok(())
 }

@@ -29,7 +29,7 @@ pub(super) fn findings(options: &Options, table: Option<&Table>) -> Vec<Finding>
         let remedy = "run `postrider init` to create it, or name another in `table`";
         return vec![Finding::new(Level::Error, layout.table.to_string(), message).remedy(remedy)];
     };
-    let needed = needed(layout);
+    let needed = needed(layout, table);
     let mut findings: Vec<Finding> =
         needed.iter().filter_map(|needed| unfit(layout, table, needed)).collect();
     if findings.is_empty() {
@@ -40,7 +40,7 @@ pub(super) fn findings(options: &Options, table: Option<&Table>) -> Vec<Finding>
     findings
 }
 
-fn needed(layout: &Layout) -> Vec<Needed<'_>> {
+fn needed<'a>(layout: &'a Layout, table: &Table) -> Vec<Needed<'a>> {
     let columns = &layout.columns;
     let read = |role, column| Needed { column, role, kinds: ANY, written: false };
     let written = |role, column, kinds| Needed { column, role, kinds, written: true };
@@ -61,6 +61,9 @@ fn needed(layout: &Layout) -> Vec<Needed<'_>> {
         ("headers", &columns.headers),
     ];
     needed.extend(optional.into_iter().filter_map(|(role, column)| Some(read(role, column.as_ref()?))));
+    // The one column that a table may lack.
+    let metadata = columns.metadata.iter().filter(|name| table.column(name).is_some());
+    needed.extend(metadata.map(|column| read("metadata", column)));
     needed.extend(layout.order.iter().map(|column| read("order", column)));
     needed.extend(columns.attempts.iter().map(|column| written("attempts", column, &[Kind::Int])));
     needed.extend(columns.last_error.iter().map(|column| written("last_error", column, &[Kind::Text])));

@@ -34,7 +34,12 @@ impl Writer<'_> {
     pub(super) fn backlog(&self) -> String {
         let created_at = (self.dialect.cast)(&of("o", &self.layout.columns.created_at), "timestamptz");
         let age = (self.dialect.micros_between)(&format!("min({created_at})"), self.dialect.clock);
-        let not_dead = if self.layout.needs_troubles() {
+        let dead_looks_pending = match self.layout.state {
+            State::Flag { dead_is_flagged, .. } => !dead_is_flagged,
+            State::Delete => true,
+            State::Timestamp { .. } | State::Status { .. } => false,
+        };
+        let not_dead = if dead_looks_pending {
             format!(
                 " AND {} NOT IN (SELECT {} {} AND {})",
                 self.id("o"),

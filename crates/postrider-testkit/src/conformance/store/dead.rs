@@ -5,14 +5,18 @@ use std::time::Duration;
 use postrider_core::{DeadFilter, Fate};
 
 use super::{
-    Settings, State, StoreWorld, claim, claim_now, claim_soon, dead, ids, insert_all, retry, settle,
-    settle_all,
+    Settings, State, StoreWorld, claim, claim_now, claim_soon, dead, ids, insert_all, retry,
+    settle, settle_all,
 };
 
 pub async fn a_dead_record_is_never_claimed_again(world: &dyn StoreWorld) {
     let inserted = insert_all(world, &["a"]).await;
     settle_all(&*world.relay(Settings::default()), dead).await;
-    assert!(claim(&*world.relay(Settings::default()), 10).await.is_none());
+    assert!(
+        claim(&*world.relay(Settings::default()), 10)
+            .await
+            .is_none()
+    );
     let seen = world.look(&inserted[0]).await;
     assert_eq!(seen.state, State::Dead);
     assert_eq!(seen.error.as_deref(), Some("can never work"));
@@ -21,20 +25,38 @@ pub async fn a_dead_record_is_never_claimed_again(world: &dyn StoreWorld) {
 pub async fn dead_records_are_listed_oldest_first_and_by_filter(world: &dyn StoreWorld) {
     let inserted = insert_all(world, &["a", "b", "c"]).await;
     let store = world.relay(Settings::default());
-    assert!(store.list(&DeadFilter::default(), 10).await.unwrap().is_empty());
+    assert!(
+        store
+            .list(&DeadFilter::default(), 10)
+            .await
+            .unwrap()
+            .is_empty()
+    );
     settle_all(&*store, dead).await;
     let listed = store.list(&DeadFilter::default(), 10).await.unwrap();
     let listed_ids: Vec<_> = listed.iter().map(|dead| dead.id.clone()).collect();
     assert_eq!(listed_ids, inserted);
     assert_eq!(listed[0].error.as_deref(), Some("can never work"));
     assert!(listed[0].attempts >= 1);
-    assert_eq!(store.list(&DeadFilter::default(), 2).await.unwrap().len(), 2);
-    let one = DeadFilter { ids: vec![inserted[1].clone()], ..DeadFilter::default() };
+    assert_eq!(
+        store.list(&DeadFilter::default(), 2).await.unwrap().len(),
+        2
+    );
+    let one = DeadFilter {
+        ids: vec![inserted[1].clone()],
+        ..DeadFilter::default()
+    };
     assert_eq!(store.list(&one, 10).await.unwrap()[0].id, inserted[1]);
-    let other = DeadFilter { event_type: Some("no such type".into()), ..DeadFilter::default() };
+    let other = DeadFilter {
+        event_type: Some("no such type".into()),
+        ..DeadFilter::default()
+    };
     assert!(store.list(&other, 10).await.unwrap().is_empty());
     if let Some(key) = &listed[2].key {
-        let keyed = DeadFilter { key: Some(key.clone()), ..DeadFilter::default() };
+        let keyed = DeadFilter {
+            key: Some(key.clone()),
+            ..DeadFilter::default()
+        };
         assert_eq!(store.list(&keyed, 10).await.unwrap()[0].id, inserted[2]);
     }
 }
@@ -44,11 +66,18 @@ pub async fn a_resent_record_is_published_and_keeps_its_history(world: &dyn Stor
     let store = world.relay(Settings::default());
     settle_all(&*store, dead).await;
     assert_eq!(store.resend(&inserted).await.unwrap(), 1);
-    assert_eq!(store.resend(&inserted).await.unwrap(), 0, "it is not dead any more");
+    assert_eq!(
+        store.resend(&inserted).await.unwrap(),
+        0,
+        "it is not dead any more"
+    );
     let seen = world.look(&inserted[0]).await;
     assert_eq!((seen.state, seen.attempts), (State::Pending, 0));
     let error = seen.error.expect("the error stays");
-    assert!(error.starts_with("resent ") && error.ends_with("can never work"), "{error}");
+    assert!(
+        error.starts_with("resent ") && error.ends_with("can never work"),
+        "{error}"
+    );
     let again = claim_now(&*store, 10).await;
     assert_eq!(again.records()[0].attempts, 0);
     settle(again, |_| Fate::Published).await;
@@ -81,7 +110,10 @@ pub async fn only_dead_records_are_resent_or_discarded(world: &dyn StoreWorld) {
 
 pub async fn a_record_dies_once_its_attempts_are_used_up(world: &dyn StoreWorld) {
     let inserted = insert_all(world, &["a"]).await;
-    let store = world.relay(Settings { max_attempts: 2, ..Settings::default() });
+    let store = world.relay(Settings {
+        max_attempts: 2,
+        ..Settings::default()
+    });
     settle_all(&*store, |record| retry(record, Duration::ZERO)).await;
     settle_all(&*store, dead).await;
     let seen = world.look(&inserted[0]).await;

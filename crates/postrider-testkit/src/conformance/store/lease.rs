@@ -13,7 +13,10 @@ use crate::eventually;
 const LEASE: Duration = Duration::from_millis(300);
 
 fn short() -> Settings {
-    Settings { lease: LEASE, ..Settings::default() }
+    Settings {
+        lease: LEASE,
+        ..Settings::default()
+    }
 }
 
 pub async fn a_dropped_claim_is_free_when_its_lease_ends(world: &dyn StoreWorld) {
@@ -22,9 +25,17 @@ pub async fn a_dropped_claim_is_free_when_its_lease_ends(world: &dyn StoreWorld)
     let claimed_at = Instant::now();
     drop(claim_now(&*store, 10).await);
     let again = claim_soon(&*world.relay(short()), 10).await;
-    assert!(claimed_at.elapsed() >= LEASE, "free after {:?}", claimed_at.elapsed());
+    assert!(
+        claimed_at.elapsed() >= LEASE,
+        "free after {:?}",
+        claimed_at.elapsed()
+    );
     assert_eq!(ids(&*again), inserted);
-    assert_eq!(again.records()[0].attempts, 0, "a lapsed claim is no attempt");
+    assert_eq!(
+        again.records()[0].attempts,
+        0,
+        "a lapsed claim is no attempt"
+    );
     settle(again, |_| Fate::Published).await;
 }
 
@@ -42,7 +53,10 @@ pub async fn a_lapsed_claim_overwrites_nobody(world: &dyn StoreWorld) {
     let fates = [Fate::Published, fates[1].clone(), Fate::Released];
     assert_eq!(taken.settle(&fates).await.unwrap().lapsed, 0);
     let settled = settle(slow, |_| Fate::Published).await;
-    assert_eq!(settled.lapsed, 3, "all of them belong to another claim by now");
+    assert_eq!(
+        settled.lapsed, 3,
+        "all of them belong to another claim by now"
+    );
     assert_eq!(world.look(&inserted[0]).await.state, State::Published);
     assert_eq!(world.look(&inserted[1]).await.state, State::Dead);
     assert_eq!(world.look(&inserted[2]).await.state, State::Pending);
@@ -53,7 +67,14 @@ pub async fn a_lapsed_claim_that_nobody_took_over_is_still_settled(world: &dyn S
     let inserted = insert_all(world, &["a"]).await;
     let late = claim_now(&*world.relay(short()), 10).await;
     let ends = late.lapses_at().expect("a lease ends");
-    eventually("the lease ends", async || if Instant::now() > ends + LEASE { Ok(()) } else { Err("held") }).await;
+    eventually("the lease ends", async || {
+        if Instant::now() > ends + LEASE {
+            Ok(())
+        } else {
+            Err("held")
+        }
+    })
+    .await;
     assert_eq!(settle(late, |_| Fate::Published).await.lapsed, 0);
     assert_eq!(world.look(&inserted[0]).await.state, State::Published);
     assert!(claim(&*world.relay(short()), 10).await.is_none());
@@ -63,7 +84,14 @@ pub async fn a_claim_lapses_before_its_lease_ends(world: &dyn StoreWorld) {
     insert_all(world, &["a"]).await;
     let lease = Duration::from_secs(60);
     let before = Instant::now();
-    let claim = claim_now(&*world.relay(Settings { lease, ..Settings::default() }), 10).await;
+    let claim = claim_now(
+        &*world.relay(Settings {
+            lease,
+            ..Settings::default()
+        }),
+        10,
+    )
+    .await;
     let lapses_at = claim.lapses_at().expect("a lease ends");
     assert!(lapses_at < before + lease && lapses_at > before + lease / 2);
 }

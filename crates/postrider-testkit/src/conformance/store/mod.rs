@@ -55,7 +55,11 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         // Long enough to outlast a test: only tests of leases wait for their end.
-        Self { max_attempts: 3, on_dead: OnDead::Park, lease: Duration::from_secs(300) }
+        Self {
+            max_attempts: 3,
+            on_dead: OnDead::Park,
+            lease: Duration::from_secs(300),
+        }
     }
 }
 
@@ -146,7 +150,10 @@ async fn insert_all(world: &dyn StoreWorld, keys: &[&str]) -> Vec<RecordId> {
 }
 
 fn want(limit: u32) -> Want {
-    Want { limit, share: Share::ALL }
+    Want {
+        limit,
+        share: Share::ALL,
+    }
 }
 
 async fn claim(store: &dyn Store, limit: u32) -> Option<Box<dyn Claim>> {
@@ -155,15 +162,24 @@ async fn claim(store: &dyn Store, limit: u32) -> Option<Box<dyn Claim>> {
 
 /// A claim that is there sooner or later.
 async fn claim_soon(store: &dyn Store, limit: u32) -> Box<dyn Claim> {
-    eventually("records can be claimed", async || claim(store, limit).await.ok_or("nothing")).await
+    eventually("records can be claimed", async || {
+        claim(store, limit).await.ok_or("nothing")
+    })
+    .await
 }
 
 async fn claim_now(store: &dyn Store, limit: u32) -> Box<dyn Claim> {
-    claim(store, limit).await.expect("there are records to claim")
+    claim(store, limit)
+        .await
+        .expect("there are records to claim")
 }
 
 fn ids(claim: &dyn Claim) -> Vec<RecordId> {
-    claim.records().iter().map(|record| record.id.clone()).collect()
+    claim
+        .records()
+        .iter()
+        .map(|record| record.id.clone())
+        .collect()
 }
 
 async fn settle(claim: Box<dyn Claim>, fate: impl Fn(&Record) -> Fate) -> Settled {
@@ -180,9 +196,16 @@ async fn settle_all(store: &dyn Store, fate: impl Fn(&Record) -> Fate) -> Vec<Re
 }
 
 fn retry(record: &Record, after: Duration) -> Fate {
-    Fate::Retry { attempts: record.attempts + 1, after, error: "broker said no".into() }
+    Fate::Retry {
+        attempts: record.attempts + 1,
+        after,
+        error: "broker said no".into(),
+    }
 }
 
 fn dead(record: &Record) -> Fate {
-    Fate::Dead { attempts: record.attempts + 1, error: "can never work".into() }
+    Fate::Dead {
+        attempts: record.attempts + 1,
+        error: "can never work".into(),
+    }
 }

@@ -22,7 +22,10 @@ pub async fn a_key_is_never_in_two_claims(world: &dyn StoreWorld) {
     let first = claim_now(&*world.relay(Settings::default()), 1).await;
     assert_eq!(ids(&*first), inserted[..1]);
     let other = world.relay(Settings::default());
-    assert!(claim(&*other, 10).await.is_none(), "the key is held, though two of its records are not");
+    assert!(
+        claim(&*other, 10).await.is_none(),
+        "the key is held, though two of its records are not"
+    );
     settle(first, |_| Fate::Published).await;
     assert_eq!(ids(&*claim_soon(&*other, 10).await), inserted[1..]);
 }
@@ -31,7 +34,12 @@ pub async fn a_waiting_record_holds_back_its_own_key_only(world: &dyn StoreWorld
     let inserted = insert_all(world, &["a", "a", "b", "b"]).await;
     let store = world.relay(Settings::default());
     let claim = claim_now(&*store, 10).await;
-    let fates = [retry(&claim.records()[0], LATER), Fate::Released, Fate::Published, Fate::Released];
+    let fates = [
+        retry(&claim.records()[0], LATER),
+        Fate::Released,
+        Fate::Published,
+        Fate::Released,
+    ];
     claim.settle(&fates).await.unwrap();
     assert_eq!(ids(&*claim_soon(&*store, 10).await), inserted[3..]);
 }
@@ -45,9 +53,15 @@ pub async fn a_dead_record_parks_its_own_key_only(world: &dyn StoreWorld) {
 
 pub async fn a_skipped_dead_record_lets_its_key_go_on(world: &dyn StoreWorld) {
     let inserted = insert_all(world, &["a", "a", "b", "b"]).await;
-    let settings = Settings { on_dead: OnDead::Skip, ..Settings::default() };
+    let settings = Settings {
+        on_dead: OnDead::Skip,
+        ..Settings::default()
+    };
     kill_first(world, settings).await;
-    assert_eq!(ids(&*claim_soon(&*world.relay(settings), 10).await), inserted[1..]);
+    assert_eq!(
+        ids(&*claim_soon(&*world.relay(settings), 10).await),
+        inserted[1..]
+    );
 }
 
 pub async fn resending_sets_a_parked_key_free_in_order(world: &dyn StoreWorld) {
@@ -71,7 +85,14 @@ pub async fn discarding_sets_a_parked_key_free(world: &dyn StoreWorld) {
 async fn kill_first(world: &dyn StoreWorld, settings: Settings) {
     let claim = claim_now(&*world.relay(settings), 10).await;
     let first = claim.records()[0].id.clone();
-    settle(claim, |record| if record.id == first { dead(record) } else { Fate::Released }).await;
+    settle(claim, |record| {
+        if record.id == first {
+            dead(record)
+        } else {
+            Fate::Released
+        }
+    })
+    .await;
 }
 
 pub async fn a_record_without_a_key_waits_for_nobody(world: &dyn StoreWorld) {
@@ -82,7 +103,14 @@ pub async fn a_record_without_a_key_waits_for_nobody(world: &dyn StoreWorld) {
     if claim.records()[0].key.is_some() {
         return; // This outbox has no records without a key.
     }
-    settle(claim, |record| if record.id == first { dead(record) } else { retry(record, Duration::ZERO) }).await;
+    settle(claim, |record| {
+        if record.id == first {
+            dead(record)
+        } else {
+            retry(record, Duration::ZERO)
+        }
+    })
+    .await;
     assert_eq!(ids(&*claim_soon(&*store, 10).await), [second]);
 }
 
@@ -95,23 +123,35 @@ pub async fn shares_split_the_keys_and_leave_none_out(world: &dyn StoreWorld) {
     for index in 0..3 {
         let share = Share { index, of: 3 };
         let store = world.relay(Settings::default());
-        let claim = store.claim(Want { limit: 100, share }).await.unwrap().expect("its part of the keys");
+        let claim = store
+            .claim(Want { limit: 100, share })
+            .await
+            .unwrap()
+            .expect("its part of the keys");
         found.extend(ids(&*claim));
         held.push(claim);
     }
     assert_eq!(found, inserted, "each in one share or another");
     let sizes: Vec<usize> = held.iter().map(|claim| claim.records().len()).collect();
     assert_eq!(sizes.iter().sum::<usize>(), 60, "and in no two: {sizes:?}");
-    assert!(sizes.iter().all(|size| *size >= 5), "about equal parts: {sizes:?}");
+    assert!(
+        sizes.iter().all(|size| *size >= 5),
+        "about equal parts: {sizes:?}"
+    );
 }
 
 /// What the broker would have: every publication, in order, whether or not it was settled.
 #[derive(Default)]
 struct Log(Mutex<Vec<RecordId>>);
 
-pub async fn a_key_keeps_its_order_over_failures_and_crashes_of_several_relays(world: &dyn StoreWorld) {
+pub async fn a_key_keeps_its_order_over_failures_and_crashes_of_several_relays(
+    world: &dyn StoreWorld,
+) {
     const RECORDS: u32 = 150;
-    let settings = Settings { max_attempts: 1000, ..Settings::default() };
+    let settings = Settings {
+        max_attempts: 1000,
+        ..Settings::default()
+    };
     let (log, written) = (Log::default(), AtomicBool::new(false));
     let mut inserted: Vec<(u32, RecordId)> = Vec::new();
     let write = async {
@@ -145,10 +185,19 @@ async fn faulty_relay(world: &dyn StoreWorld, settings: Settings, log: &Log, wri
     };
     let store = world.relay(settings);
     loop {
-        let half = Share { index: fastrand::u32(0..2), of: 2 };
+        let half = Share {
+            index: fastrand::u32(0..2),
+            of: 2,
+        };
         let share = if fastrand::bool() { Share::ALL } else { half };
         let was_written = written.load(Atomic::Acquire);
-        let claimed = store.claim(Want { limit: fastrand::u32(1..20), share }).await.unwrap();
+        let claimed = store
+            .claim(Want {
+                limit: fastrand::u32(1..20),
+                share,
+            })
+            .await
+            .unwrap();
         let Some(claim) = claimed else {
             if was_written && store.backlog().await.unwrap().pending == 0 {
                 return;

@@ -17,7 +17,10 @@ pub async fn two_relays_hold_records_of_one_key_at_once(world: &dyn StoreWorld) 
 pub async fn a_waiting_record_holds_nobody_back(world: &dyn StoreWorld) {
     let inserted = insert_all(world, &["a", "a"]).await;
     let store = world.relay(Settings::default());
-    settle(claim_now(&*store, 1).await, |record| retry(record, Duration::from_secs(300))).await;
+    settle(claim_now(&*store, 1).await, |record| {
+        retry(record, Duration::from_secs(300))
+    })
+    .await;
     let rest = claim_now(&*store, 10).await;
     assert_eq!(ids(&*rest), inserted[1..]);
     settle(rest, |_| Fate::Published).await;

@@ -9,8 +9,8 @@ use postrider_core::text::ERROR_BYTES_MAX;
 use postrider_core::{Fate, RecordId};
 
 use super::{
-    Settings, State, StoreWorld, claim, claim_now, claim_soon, dead, ids, insert_all, retry, settle,
-    want,
+    Settings, State, StoreWorld, claim, claim_now, claim_soon, dead, ids, insert_all, retry,
+    settle, want,
 };
 
 const LATER: Duration = Duration::from_secs(300);
@@ -20,13 +20,22 @@ pub async fn records_come_oldest_first_and_no_more_than_asked_for(world: &dyn St
     let store = world.relay(Settings::default());
     let claim = claim_now(&*store, 3).await;
     assert_eq!(ids(&*claim), inserted[..3]);
-    assert!(claim.records().iter().all(|record| record.attempts == 0 && record.defect.is_none()));
+    assert!(
+        claim
+            .records()
+            .iter()
+            .all(|record| record.attempts == 0 && record.defect.is_none())
+    );
 }
 
 pub async fn a_claimed_record_is_invisible_to_a_second_relay(world: &dyn StoreWorld) {
     insert_all(world, &["a", "b"]).await;
     let held = claim_now(&*world.relay(Settings::default()), 10).await;
-    assert!(claim(&*world.relay(Settings::default()), 10).await.is_none());
+    assert!(
+        claim(&*world.relay(Settings::default()), 10)
+            .await
+            .is_none()
+    );
     settle(held, |_| Fate::Released).await;
 }
 
@@ -36,7 +45,11 @@ pub async fn a_published_record_is_never_claimed_again(world: &dyn StoreWorld) {
     let settled = settle(claim_now(&*store, 10).await, |_| Fate::Published).await;
     assert_eq!(settled.lapsed, 0);
     assert!(claim(&*store, 10).await.is_none());
-    let expected = if world.keeps_published() { State::Published } else { State::Gone };
+    let expected = if world.keeps_published() {
+        State::Published
+    } else {
+        State::Gone
+    };
     for id in &inserted {
         assert_eq!(world.look(id).await.state, expected);
     }
@@ -47,7 +60,10 @@ pub async fn a_released_record_is_as_if_it_had_never_been_claimed(world: &dyn St
     let store = world.relay(Settings::default());
     settle(claim_now(&*store, 10).await, |_| Fate::Released).await;
     let seen = world.look(&inserted[0]).await;
-    assert_eq!((seen.state, seen.attempts, seen.error), (State::Pending, 0, None));
+    assert_eq!(
+        (seen.state, seen.attempts, seen.error),
+        (State::Pending, 0, None)
+    );
     let again = claim_soon(&*store, 10).await;
     assert_eq!(ids(&*again), inserted);
     assert_eq!(again.records()[0].attempts, 0);
@@ -63,13 +79,20 @@ pub async fn a_failed_record_waits_for_its_time(world: &dyn StoreWorld) {
     let seen = world.look(&inserted[0]).await;
     assert_eq!((seen.state, seen.attempts), (State::Pending, 1));
     let again = claim_soon(&*store, 10).await;
-    assert!(failed_at.elapsed() >= wait, "claimed after {:?}", failed_at.elapsed());
+    assert!(
+        failed_at.elapsed() >= wait,
+        "claimed after {:?}",
+        failed_at.elapsed()
+    );
     assert_eq!(again.records()[0].attempts, 1);
 }
 
 pub async fn attempts_add_up_over_claims(world: &dyn StoreWorld) {
     let inserted = insert_all(world, &["a"]).await;
-    let store = world.relay(Settings { max_attempts: 10, ..Settings::default() });
+    let store = world.relay(Settings {
+        max_attempts: 10,
+        ..Settings::default()
+    });
     for tried in 0..4 {
         let claim = claim_soon(&*store, 10).await;
         assert_eq!(claim.records()[0].attempts, tried);
@@ -82,14 +105,20 @@ pub async fn every_fate_of_a_claim_is_written(world: &dyn StoreWorld) {
     let inserted = insert_all(world, &["a", "b", "c", "d"]).await;
     let store = world.relay(Settings::default());
     let claim = claim_now(&*store, 10).await;
-    let [_, b, c, _] = claim.records() else { panic!("four were inserted") };
+    let [_, b, c, _] = claim.records() else {
+        panic!("four were inserted")
+    };
     let fates = [Fate::Published, retry(b, LATER), dead(c), Fate::Released];
     assert_eq!(claim.settle(&fates).await.unwrap().lapsed, 0);
     let mut states = Vec::new();
     for id in &inserted {
         states.push(world.look(id).await);
     }
-    let published = if world.keeps_published() { State::Published } else { State::Gone };
+    let published = if world.keeps_published() {
+        State::Published
+    } else {
+        State::Gone
+    };
     assert_eq!(states[0].state, published);
     assert_eq!((states[1].state, states[1].attempts), (State::Pending, 1));
     assert_eq!(states[2].state, State::Dead);
@@ -110,7 +139,10 @@ pub async fn the_longest_error_is_stored(world: &dyn StoreWorld) {
     let inserted = insert_all(world, &["a"]).await;
     let store = world.relay(Settings::default());
     let long = postrider_core::text::bounded(&"é'\"\\\u{1}€\0".repeat(1000), ERROR_BYTES_MAX);
-    let fate = Fate::Dead { attempts: 1, error: long.clone() };
+    let fate = Fate::Dead {
+        attempts: 1,
+        error: long.clone(),
+    };
     settle(claim_now(&*store, 10).await, |_| fate.clone()).await;
     assert_eq!(world.look(&inserted[0]).await.error, Some(long));
 }
@@ -130,9 +162,18 @@ pub async fn the_backlog_is_what_the_table_holds(world: &dyn StoreWorld) {
     let store = world.relay(Settings::default());
     let claim = claim_now(&*store, 4).await;
     let in_flight = store.backlog().await.unwrap();
-    assert_eq!((in_flight.pending, in_flight.dead), (5, 0), "in flight is still to be published");
+    assert_eq!(
+        (in_flight.pending, in_flight.dead),
+        (5, 0),
+        "in flight is still to be published"
+    );
     let fates: Vec<Fate> = claim.records().iter().map(dead).collect();
-    let fates = [Fate::Published, retry(&claim.records()[1], LATER), fates[2].clone(), Fate::Released];
+    let fates = [
+        Fate::Published,
+        retry(&claim.records()[1], LATER),
+        fates[2].clone(),
+        Fate::Released,
+    ];
     claim.settle(&fates).await.unwrap();
     let backlog = store.backlog().await.unwrap();
     assert_eq!((backlog.pending, backlog.dead), (3, 1));
@@ -156,7 +197,11 @@ pub async fn purging_is_bounded_and_spares_what_is_not_published(world: &dyn Sto
     let keep = Duration::from_secs(7200);
     assert_eq!(store.purge(keep, 10).await.unwrap(), 0, "too young");
     let keep = Duration::from_secs(1800);
-    assert_eq!(store.purge(keep, 2).await.unwrap(), 2, "no more than asked for");
+    assert_eq!(
+        store.purge(keep, 2).await.unwrap(),
+        2,
+        "no more than asked for"
+    );
     assert_eq!(store.purge(keep, 10).await.unwrap(), 1);
     assert_eq!(store.purge(keep, 10).await.unwrap(), 0);
     let backlog = store.backlog().await.unwrap();
@@ -178,7 +223,10 @@ pub async fn claims_of_many_workers_never_share_a_record(world: &dyn StoreWorld)
             };
             let ids = ids(&*claim);
             for id in &ids {
-                assert!(held.lock().unwrap().insert(id.clone()), "{id} is in two claims");
+                assert!(
+                    held.lock().unwrap().insert(id.clone()),
+                    "{id} is in two claims"
+                );
             }
             tokio::task::yield_now().await;
             let fresh = |id: &RecordId| published.lock().unwrap().insert(id.clone());

@@ -1,7 +1,10 @@
 //! The Pub/Sub server as tests see it: fresh topics, and everything that was published to one. It speaks
 //! plain gRPC: the official client streams, which the test server does at 70 messages a second.
 
-use std::collections::{BTreeMap, HashMap};
+mod scripted;
+mod wire;
+
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,6 +13,8 @@ use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Channel, Endpoint};
 use tonic_prost::ProstCodec;
+
+pub use scripted::{ANSWER, ScriptedPubSub};
 
 use crate::eventually_within;
 use crate::services::services;
@@ -124,7 +129,7 @@ impl PubSub {
                 messages
                     .into_iter()
                     .flatten()
-                    .map(wire::PubsubMessage::into_seen),
+                    .map(wire::PubsubMessage::into_numbered),
             );
         }
     }
@@ -199,92 +204,5 @@ impl PubSubTopic {
 
     fn seen(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, PubSubMessage>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The few messages of `google/pubsub/v1/pubsub.proto` that tests need, with the fields that they use.
-mod wire {
-    use super::{HashMap, PubSubMessage};
-
-    #[derive(Clone, PartialEq, prost::Message)]
-    pub(super) struct Empty {}
-
-    #[derive(Clone, PartialEq, prost::Message)]
-    pub(super) struct Topic {
-        #[prost(string, tag = "1")]
-        pub(super) name: String,
-    }
-
-    #[derive(Clone, PartialEq, prost::Message)]
-    pub(super) struct Subscription {
-        #[prost(string, tag = "1")]
-        pub(super) name: String,
-        #[prost(string, tag = "2")]
-        pub(super) topic: String,
-        #[prost(int32, tag = "5")]
-        pub(super) ack_deadline_seconds: i32,
-        #[prost(bool, tag = "10")]
-        pub(super) enable_message_ordering: bool,
-    }
-
-    #[derive(Clone, PartialEq, prost::Message)]
-    pub(super) struct PullRequest {
-        #[prost(string, tag = "1")]
-        pub(super) subscription: String,
-        #[prost(bool, tag = "2")]
-        pub(super) return_immediately: bool,
-        #[prost(int32, tag = "3")]
-        pub(super) max_messages: i32,
-    }
-
-    #[derive(Clone, PartialEq, prost::Message)]
-    pub(super) struct PullResponse {
-        #[prost(message, repeated, tag = "1")]
-        pub(super) received_messages: Vec<ReceivedMessage>,
-    }
-
-    #[derive(Clone, PartialEq, prost::Message)]
-    pub(super) struct ReceivedMessage {
-        #[prost(string, tag = "1")]
-        pub(super) ack_id: String,
-        #[prost(message, optional, tag = "2")]
-        pub(super) message: Option<PubsubMessage>,
-    }
-
-    #[derive(Clone, PartialEq, prost::Message)]
-    pub(super) struct PubsubMessage {
-        #[prost(bytes = "vec", tag = "1")]
-        pub(super) data: Vec<u8>,
-        #[prost(map = "string, string", tag = "2")]
-        pub(super) attributes: HashMap<String, String>,
-        #[prost(string, tag = "3")]
-        pub(super) message_id: String,
-        #[prost(string, tag = "5")]
-        pub(super) ordering_key: String,
-    }
-
-    #[derive(Clone, PartialEq, prost::Message)]
-    pub(super) struct AcknowledgeRequest {
-        #[prost(string, tag = "1")]
-        pub(super) subscription: String,
-        #[prost(string, repeated, tag = "2")]
-        pub(super) ack_ids: Vec<String>,
-    }
-
-    impl PubsubMessage {
-        /// The test server counts: its ids are m0, m1 and so on.
-        pub(super) fn into_seen(self) -> (u64, PubSubMessage) {
-            let number = self
-                .message_id
-                .trim_start_matches('m')
-                .parse()
-                .expect("a number");
-            let message = PubSubMessage {
-                data: self.data,
-                attributes: self.attributes.into_iter().collect(),
-                ordering_key: self.ordering_key,
-            };
-            (number, message)
-        }
     }
 }

@@ -1,0 +1,171 @@
+//! What happens to claims when the database or the table does not play along.
+
+use std::time::{Duration, Instant};
+
+use postrider_core::{Claim, Fate, OutboxStore, Share, StoreError, Want};
+use postrider_stores::postgres::{Options, PostgresStore, connect};
+use postrider_testkit::eventually;
+use sqlx::postgres::PgPoolOptions;
+
+use crate::world::{World, layout, world};
+
+const ALL: Want = Want { limit: 100, share: Share::ALL };
+
+async fn claim_soon(store: &PostgresStore) -> Box<dyn Claim> {
+    eventually("records can be claimed", async || match store.claim(ALL).await {
+        Ok(Some(claim)) => Ok(claim),
+        other => Err(format!("{:?}", other.map(|_| "nothing"))),
+    })
+    .await
+}
+
+fn is_unavailable<T>(result: Result<T, StoreError>) -> String {
+    match result {
+        Err(StoreError::Unavailable { reason, .. }) => reason,
+        Err(error) => panic!("{error:?}"),
+        Ok(_) => panic!("succeeded"),
+    }
+}
+
+#[tokio::test]
+async fn a_database_that_is_down_is_unavailable_and_a_bad_url_is_not_shown() {
+    let pool = PgPoolOptions::new()
+        .acquire_timeout(Duration::from_millis(200))
+        .connect_lazy("postgres://postgres:secret@127.0.0.1:1/x")
+        .unwrap();
+    let store = PostgresStore::new(pool, Options::new(layout("gopipe", "")));
+    is_unavailable(store.claim(ALL).await);
+    is_unavailable(store.ping().await);
+    for url in ["postgres://postgres:secret@localhost:port/x", "secret", "postgres://u:secret@h/x?sslmode=bogus"] {
+        if let Err(error) = connect(url, 1) {
+            let text = format!("{error} {error:?}");
+            assert!(!text.contains("secret"), "{text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_is_cut_frees_its_claim_and_the_store_goes_on() {
+    let world = world("polyshop", "").await.with_session(&[("application_name", "cut_me")]);
+    world.emit(world.event(Some("k"), 1)).await;
+    let store = world.store();
+    let claim = claim_soon(&store).await;
+    let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state = 'idle in transaction' \
+                AND pid IN (SELECT pid FROM pg_locks WHERE relation = 'outbox_events'::regclass)";
+    assert_eq!(world.database.texts(kill).await.len(), 1);
+    is_unavailable(claim.settle(&[Fate::Published]).await);
+    let again = claim_soon(&store).await;
+    assert_eq!(again.records()[0].attempts, 0);
+    again.settle(&[Fate::Published]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_read_only_database_is_unavailable() {
+    let world = world("gopipe", "").await.with_session(&[("default_transaction_read_only", "on")]);
+    world.emit(world.event(None, 1)).await;
+    is_unavailable(world.store().claim(ALL).await);
+}
+
+#[tokio::test]
+async fn a_lock_that_settling_would_meet_is_met_before_anything_is_published() {
+    for preset in ["packfinderz", "polyshop", "gopipe", "debezium"] {
+        let world = world(preset, "").await;
+        world.emit(world.event(Some("k"), 1)).await;
+        let store = world.store();
+        store.backlog().await.unwrap();
+        // What CREATE INDEX takes: it lets rows be locked, and keeps them from being changed.
+        let mut other = world.database.pool.begin().await.unwrap();
+        let lock = format!("LOCK TABLE {} IN SHARE MODE", world.layout.table.quoted());
+        sqlx::query(sqlx::AssertSqlSafe(lock)).execute(&mut *other).await.unwrap();
+        let reason = is_unavailable(store.claim(ALL).await);
+        assert!(reason.contains("lock"), "{reason}");
+        other.rollback().await.unwrap();
+        claim_soon(&store).await.settle(&[Fate::Published]).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_claim_fires_no_trigger_of_the_teams() {
+    let world = world("polyshop", "").await;
+    world.database.execute(
+        "CREATE TABLE fired (n int); CREATE FUNCTION fire() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO fired VALUES (1); RETURN NULL; END'; \
+         CREATE TRIGGER fire AFTER UPDATE ON outbox_events FOR EACH STATEMENT EXECUTE FUNCTION fire()",
+    ).await;
+    let store = world.store();
+    assert!(store.claim(ALL).await.unwrap().is_none());
+    assert_eq!(world.database.count("fired").await, 0);
+}
+
+#[tokio::test]
+async fn a_migration_under_a_running_relay_is_noticed_both_ways() {
+    let world = world("polyshop", "").await;
+    world.emit(world.event(Some("k"), 1)).await;
+    let store = world.store();
+    drop(claim_soon(&store).await);
+    let rename = |from: &str, to: &str| format!("ALTER TABLE outbox_events RENAME COLUMN {from} TO {to}");
+    world.database.execute(&rename("payload", "body")).await;
+    assert!(matches!(store.claim(ALL).await, Err(StoreError::Mismatch(_))));
+    match store.claim(ALL).await {
+        Err(StoreError::Mismatch(text)) => assert!(text.contains("column payload (as payload)"), "{text}"),
+        other => panic!("{:?}", other.map(|_| ())),
+    }
+    world.database.execute(&rename("body", "payload")).await;
+    drop(claim_soon(&store).await);
+    world.database.execute("ALTER TABLE outbox_events ALTER payload TYPE jsonb").await;
+    let claim = claim_soon(&store).await;
+    assert_eq!(claim.records()[0].payload.as_deref(), Some(&b"{\"n\": 1}"[..]));
+    claim.settle(&[Fate::Published]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_row_that_makes_no_sense_is_a_defect_of_its_own() {
+    let world = world("gopipe", "").await;
+    world.emit(world.event(None, 1)).await;
+    let insert = "INSERT INTO outbox (topic, event_type, data, attributes) VALUES ('t', 'e', '{}', '[1]')";
+    world.database.execute(insert).await;
+    world.emit(world.event(None, 2)).await;
+    let claim = claim_soon(&world.store()).await;
+    let defects: Vec<bool> = claim.records().iter().map(|record| record.defect.is_some()).collect();
+    assert_eq!(defects, [false, true, false]);
+    assert_eq!(claim.records()[1].event_id.as_str(), "2", "the record's id where there is no other");
+}
+
+#[tokio::test]
+async fn a_record_that_was_set_back_or_deleted_by_hand_blocks_nothing() {
+    let polyshop = world("polyshop", "").await;
+    let first = polyshop.emit(polyshop.event(Some("k"), 1)).await;
+    polyshop.emit(polyshop.event(Some("k"), 2)).await;
+    let store = polyshop.store();
+    kill_first(&store).await;
+    assert!(store.claim(ALL).await.unwrap().is_none(), "parked");
+    let reset = format!("UPDATE outbox_events SET processed = false, error_message = NULL WHERE id = '{first}'");
+    polyshop.database.execute(&reset).await;
+    assert_eq!(store.claim(ALL).await.unwrap().unwrap().records().len(), 2);
+    let debezium = world("debezium", "").await;
+    let first = debezium.emit(debezium.event(Some("k"), 1)).await;
+    debezium.emit(debezium.event(Some("k"), 2)).await;
+    let store = debezium.store();
+    kill_first(&store).await;
+    debezium.database.execute(&format!("DELETE FROM outbox WHERE id = '{first}'")).await;
+    assert_eq!(store.backlog().await.unwrap().dead, 0);
+    assert_eq!(store.claim(ALL).await.unwrap().unwrap().records().len(), 1);
+}
+
+async fn kill_first(store: &PostgresStore) {
+    let claim = claim_soon(store).await;
+    claim.settle(&[Fate::Dead { attempts: 1, error: "no".into() }, Fate::Released]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_held_claim_says_when_it_lapses() {
+    let world: World = world("gopipe", "").await;
+    world.emit(world.event(None, 1)).await;
+    let options = Options { hold_max: Duration::from_secs(30), ..Options::new(world.layout.clone()) };
+    let before = Instant::now();
+    let store = PostgresStore::new(world.database.pool.clone(), options);
+    let claim = store.claim(ALL).await.unwrap().unwrap();
+    let lapses_at = claim.lapses_at().unwrap();
+    assert!(lapses_at >= before + Duration::from_secs(30) && lapses_at <= Instant::now() + Duration::from_secs(30));
+    let timeout = "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction' AND query LIKE '%outbox%'";
+    assert!(world.database.number(timeout).await >= 1);
+}
