@@ -40,12 +40,21 @@ pub(crate) async fn run(work: &Work, mode: Mode, args: &DrainArgs) -> anyhow::Re
         .arg("relay")
         .args(["--postgres", &args.postgres, "--kafka", &args.kafka])
         .args(["--layout", mode.layout, "--topic", &work.topic])
-        .args(["--records", &work.records.to_string(), "--batch", &mode.batch.to_string()])
+        .args([
+            "--records",
+            &work.records.to_string(),
+            "--batch",
+            &mode.batch.to_string(),
+        ])
         .args(["--claims", &mode.claims.to_string()])
         .stderr(std::process::Stdio::inherit())
         .output()
         .await?;
-    anyhow::ensure!(output.status.success(), "the relay ended with {}", output.status);
+    anyhow::ensure!(
+        output.status.success(),
+        "the relay ended with {}",
+        output.status
+    );
     let line: serde_json::Value = serde_json::from_slice(&output.stdout)?;
     let figure = |name: &str| line[name].as_f64().with_context(|| format!("no {name}"));
     Ok(Figures {
@@ -104,8 +113,11 @@ async fn watch(metrics: &Metrics, records: u32, start: Instant) -> Vec<f64> {
 
 fn published(metrics: &Metrics) -> u64 {
     let text = metrics.encode();
-    let line = text.lines().find(|line| line.starts_with("postrider_published_total{"));
-    line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or(0)
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("postrider_published_total{"));
+    line.and_then(|line| line.rsplit(' ').next()?.parse().ok())
+        .unwrap_or(0)
 }
 
 fn print_line(records: u32, tenths: &[f64]) {

@@ -24,10 +24,17 @@ pub(crate) async fn read(work: &Work) -> anyhow::Result<Figures> {
     let mut rows = sqlx::query(sqlx::AssertSqlSafe(sql)).fetch(&work.pool);
     let mut records = 0_u32;
     while let Some(row) = rows.try_next().await? {
-        let payload: &[u8] = row.try_get_raw("payload_json")?.as_bytes().map_err(anyhow::Error::from_boxed)?;
+        let payload: &[u8] = row
+            .try_get_raw("payload_json")?
+            .as_bytes()
+            .map_err(anyhow::Error::from_boxed)?;
         records += u32::from(!payload.is_empty());
     }
-    anyhow::ensure!(records == work.records, "read {records} of {}", work.records);
+    anyhow::ensure!(
+        records == work.records,
+        "read {records} of {}",
+        work.records
+    );
     Ok(Figures {
         per_sec: f64::from(records) / start.elapsed().as_secs_f64(),
         postgres_cpu_secs: Some(usage::postgres_cpu_secs() - postgres),
@@ -64,7 +71,9 @@ async fn load(work: &Work) -> anyhow::Result<Vec<Sample>> {
         "SELECT id::text, aggregate_id::text, created_at::text, payload_json::text FROM {} ORDER BY created_at",
         work.layout.table.quoted()
     );
-    let rows = sqlx::query(sqlx::AssertSqlSafe(sql)).fetch_all(&work.pool).await?;
+    let rows = sqlx::query(sqlx::AssertSqlSafe(sql))
+        .fetch_all(&work.pool)
+        .await?;
     rows.iter()
         .map(|row| {
             let payload: String = row.try_get(3)?;
@@ -90,7 +99,11 @@ impl ProducerContext for Acks {
     type DeliveryOpaque = ();
 
     fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
-        let counter = if result.is_ok() { &self.delivered } else { &self.failed };
+        let counter = if result.is_ok() {
+            &self.delivered
+        } else {
+            &self.failed
+        };
         counter.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -109,7 +122,9 @@ fn send_all(kafka: &str, messages: &[Sample]) -> anyhow::Result<Figures> {
         .set("partitioner", "murmur2_random")
         .create_with_context(acks.clone())?;
     let topic = format!("bench_limit_{}", messages.first().map_or("none", |m| &m.id));
-    producer.client().fetch_metadata(Some(&topic), Duration::from_secs(10))?;
+    producer
+        .client()
+        .fetch_metadata(Some(&topic), Duration::from_secs(10))?;
     let start = Instant::now();
     let cpu = usage::own_cpu_secs();
     for message in messages {
@@ -117,7 +132,11 @@ fn send_all(kafka: &str, messages: &[Sample]) -> anyhow::Result<Figures> {
     }
     producer.flush(Duration::from_secs(60))?;
     let delivered = acks.delivered.load(Ordering::Relaxed);
-    anyhow::ensure!(delivered == messages.len() as u64, "delivered {delivered} of {}", messages.len());
+    anyhow::ensure!(
+        delivered == messages.len() as u64,
+        "delivered {delivered} of {}",
+        messages.len()
+    );
     Ok(Figures {
         per_sec: messages.len() as f64 / start.elapsed().as_secs_f64(),
         relay_cpu_secs: Some(usage::own_cpu_secs() - cpu),
@@ -126,14 +145,20 @@ fn send_all(kafka: &str, messages: &[Sample]) -> anyhow::Result<Figures> {
 }
 
 fn send(producer: &ThreadedProducer<Acks>, topic: &str, message: &Sample) -> anyhow::Result<()> {
-    let header = |key, value| Header { key, value: Some(value) };
+    let header = |key, value| Header {
+        key,
+        value: Some(value),
+    };
     let headers = OwnedHeaders::new_with_capacity(5)
         .insert(header("event_id", message.id.as_str()))
         .insert(header("event_type", "order_created"))
         .insert(header("aggregate_type", "vendor_order"))
         .insert(header("aggregate_id", message.key.as_str()))
         .insert(header("created_at", message.created_at.as_str()));
-    let mut record = BaseRecord::to(topic).key(&message.key).payload(&message.payload).headers(headers);
+    let mut record = BaseRecord::to(topic)
+        .key(&message.key)
+        .payload(&message.payload)
+        .headers(headers);
     loop {
         match producer.send(record) {
             Ok(()) => return Ok(()),

@@ -23,7 +23,11 @@ pub(crate) struct Report {
 
 impl Report {
     pub(crate) fn new(records: u32, bytes: u32) -> Self {
-        Self { records, bytes, rounds: BTreeMap::new() }
+        Self {
+            records,
+            bytes,
+            rounds: BTreeMap::new(),
+        }
     }
 
     pub(crate) fn add(&mut self, name: &'static str, figures: Figures) {
@@ -32,14 +36,22 @@ impl Report {
     }
 
     pub(crate) fn print(&self) -> anyhow::Result<()> {
-        let produce = self.median("produce only", |f| Some(f.per_sec)).unwrap_or(f64::NAN);
-        eprintln!("\n{} records of {} bytes, medians", self.records, self.bytes);
-        eprintln!("| | records/s | of produce only | last/second tenth | relay CPU s | Postgres CPU s | peak MB |");
+        let produce = self
+            .median("produce only", |f| Some(f.per_sec))
+            .unwrap_or(f64::NAN);
+        eprintln!(
+            "\n{} records of {} bytes, medians",
+            self.records, self.bytes
+        );
+        eprintln!(
+            "| | records/s | of produce only | last/second tenth | relay CPU s | Postgres CPU s | peak MB |"
+        );
         eprintln!("|---|---|---|---|---|---|---|");
         for name in self.rounds.keys() {
             let rate = self.median(name, |f| Some(f.per_sec)).unwrap_or(f64::NAN);
             let cell = |figure: fn(&Figures) -> Option<f64>, digits: usize| {
-                self.median(name, figure).map_or("–".into(), |value| format!("{value:.digits$}"))
+                self.median(name, figure)
+                    .map_or("–".into(), |value| format!("{value:.digits$}"))
             };
             eprintln!(
                 "| {name} | {rate:.0} | {:.1} % | {} | {} | {} | {} |",
@@ -53,7 +65,10 @@ impl Report {
         for mode in ["hold", "lease"] {
             let rate = |name: &str| self.median(name, |f| Some(f.per_sec));
             if let (Some(large), Some(small)) = (rate(mode), rate(small_of(mode))) {
-                eprintln!("{mode}: {:.1} × the same relay with batches of 50, one claim at a time", large / small);
+                eprintln!(
+                    "{mode}: {:.1} × the same relay with batches of 50, one claim at a time",
+                    large / small
+                );
             }
         }
         println!("{}", serde_json::to_string_pretty(&self.json())?);
@@ -91,5 +106,9 @@ impl Report {
 }
 
 pub(crate) fn small_of(mode: &str) -> &'static str {
-    if mode == "hold" { "hold, small" } else { "lease, small" }
+    if mode == "hold" {
+        "hold, small"
+    } else {
+        "lease, small"
+    }
 }

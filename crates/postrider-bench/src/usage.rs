@@ -12,7 +12,9 @@ pub(crate) fn own_cpu_secs() -> f64 {
 
 /// CPU seconds of all Postgres server processes, those that ended included.
 pub(crate) fn postgres_cpu_secs() -> f64 {
-    let Ok(entries) = fs::read_dir("/proc") else { return 0.0 };
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return 0.0;
+    };
     entries
         .flatten()
         .filter_map(|entry| stat(entry.file_name().to_str()?))
@@ -24,8 +26,15 @@ pub(crate) fn postgres_cpu_secs() -> f64 {
 /// The most memory this process has held, in MB.
 pub(crate) fn own_peak_mb() -> f64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or_default();
-    line.split_whitespace().nth(1).and_then(|kb| kb.parse::<f64>().ok()).unwrap_or(0.0) / 1024.0
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmHWM"))
+        .unwrap_or_default();
+    line.split_whitespace()
+        .nth(1)
+        .and_then(|kb| kb.parse::<f64>().ok())
+        .unwrap_or(0.0)
+        / 1024.0
 }
 
 struct Process {
@@ -38,7 +47,13 @@ fn stat(pid: &str) -> Option<Process> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (head, tail) = text.rsplit_once(')')?;
     let fields: Vec<&str> = tail.split_whitespace().collect();
-    let ticks = |at: usize| fields.get(at).and_then(|n| n.parse::<f64>().ok()).unwrap_or(0.0) / TICKS;
+    let ticks = |at: usize| {
+        fields
+            .get(at)
+            .and_then(|n| n.parse::<f64>().ok())
+            .unwrap_or(0.0)
+            / TICKS
+    };
     Some(Process {
         name: head.split_once('(')?.1.to_owned(),
         own: ticks(11) + ticks(12),

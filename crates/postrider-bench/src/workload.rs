@@ -23,10 +23,38 @@ pub(crate) struct Mode {
 }
 
 pub(crate) const MODES: [Mode; 4] = [
-    Mode { name: "hold", layout: "packfinderz", batch: 2000, claims: 3, part: 1, measures_limits: true },
-    Mode { name: "hold, small", layout: "packfinderz", batch: 50, claims: 1, part: 10, measures_limits: false },
-    Mode { name: "lease", layout: "talkie", batch: 2000, claims: 3, part: 1, measures_limits: false },
-    Mode { name: "lease, small", layout: "talkie", batch: 50, claims: 1, part: 10, measures_limits: false },
+    Mode {
+        name: "hold",
+        layout: "packfinderz",
+        batch: 2000,
+        claims: 3,
+        part: 1,
+        measures_limits: true,
+    },
+    Mode {
+        name: "hold, small",
+        layout: "packfinderz",
+        batch: 50,
+        claims: 1,
+        part: 10,
+        measures_limits: false,
+    },
+    Mode {
+        name: "lease",
+        layout: "talkie",
+        batch: 2000,
+        claims: 3,
+        part: 1,
+        measures_limits: false,
+    },
+    Mode {
+        name: "lease, small",
+        layout: "talkie",
+        batch: 50,
+        claims: 1,
+        part: 10,
+        measures_limits: false,
+    },
 ];
 
 const KEYS: u32 = 10_000;
@@ -42,7 +70,11 @@ pub(crate) struct Work {
 
 impl Work {
     pub(crate) async fn drop_table(&self) -> anyhow::Result<()> {
-        execute(&self.pool, &format!("DROP SCHEMA {} CASCADE", schema(&self.topic))).await
+        execute(
+            &self.pool,
+            &format!("DROP SCHEMA {} CASCADE", schema(&self.topic)),
+        )
+        .await
     }
 }
 
@@ -68,12 +100,25 @@ pub(crate) async fn prepare(
     let layout = layout(mode.layout, &topic)?;
     let records = args.records / mode.part;
     execute(&pool, &format!("CREATE SCHEMA {}", schema(&topic))).await?;
-    postgres::init(&pool, &layout, &InitOptions { claim_index: true, notify: false }).await?;
+    postgres::init(
+        &pool,
+        &layout,
+        &InitOptions {
+            claim_index: true,
+            notify: false,
+        },
+    )
+    .await?;
     execute(&pool, &fill(&layout, records, args.bytes)).await?;
     execute(&pool, &format!("VACUUM ANALYZE {}", layout.table.quoted())).await?;
     execute(&pool, "CHECKPOINT").await?;
     create_topic(kafka, &topic).await?;
-    Ok(Work { pool, layout, topic, records })
+    Ok(Work {
+        pool,
+        layout,
+        topic,
+        records,
+    })
 }
 
 fn fill(layout: &Layout, records: u32, bytes: u32) -> String {
@@ -99,8 +144,9 @@ fn fill(layout: &Layout, records: u32, bytes: u32) -> String {
 }
 
 async fn create_topic(kafka: &str, topic: &str) -> anyhow::Result<()> {
-    let admin: AdminClient<DefaultClientContext> =
-        ClientConfig::new().set("bootstrap.servers", kafka).create()?;
+    let admin: AdminClient<DefaultClientContext> = ClientConfig::new()
+        .set("bootstrap.servers", kafka)
+        .create()?;
     let topic = NewTopic::new(topic, PARTITIONS, TopicReplication::Fixed(1));
     for result in admin.create_topics([&topic], &AdminOptions::new()).await? {
         result.map_err(|(topic, code)| anyhow::anyhow!("topic {topic}: {code}"))?;
@@ -109,7 +155,10 @@ async fn create_topic(kafka: &str, topic: &str) -> anyhow::Result<()> {
 }
 
 pub(crate) async fn execute(pool: &PgPool, sql: &str) -> anyhow::Result<()> {
-    sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(pool).await.with_context(|| sql.to_owned())?;
+    sqlx::raw_sql(sqlx::AssertSqlSafe(sql))
+        .execute(pool)
+        .await
+        .with_context(|| sql.to_owned())?;
     Ok(())
 }
 
@@ -119,5 +168,9 @@ fn schema(topic: &str) -> String {
 }
 
 fn fastrand_suffix() -> String {
-    format!("{:x}{:x}", std::process::id(), postrider::core::Timestamp::now().as_micros())
+    format!(
+        "{:x}{:x}",
+        std::process::id(),
+        postrider::core::Timestamp::now().as_micros()
+    )
 }

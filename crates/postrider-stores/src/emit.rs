@@ -10,13 +10,25 @@ use postrider_core::{BoxError, RouteError};
 pub enum EmitError {
     /// The layout's table has no place for a field that the event has.
     #[error("layout {layout} cannot store `{field}`: {reason}")]
-    NoPlace { layout: String, field: &'static str, reason: String },
+    NoPlace {
+        layout: String,
+        field: &'static str,
+        reason: String,
+    },
     /// The table needs a field that the event does not have.
     #[error("layout {layout} needs `{field}`: {reason}")]
-    Missing { layout: String, field: &'static str, reason: String },
+    Missing {
+        layout: String,
+        field: &'static str,
+        reason: String,
+    },
     /// A field has a value that its column cannot hold.
     #[error("`{field}` does not fit column {column}: {reason}")]
-    Unfit { field: &'static str, column: String, reason: String },
+    Unfit {
+        field: &'static str,
+        column: String,
+        reason: String,
+    },
     #[error(transparent)]
     Route(#[from] RouteError),
     #[error(transparent)]

@@ -1,9 +1,12 @@
 //! Outbox stores. `sql` writes the statements for a layout, as text and without a driver; each
 //! database has a folder that runs them.
 
+#[cfg(feature = "postgres")]
 mod emit;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(feature = "postgres")]
 mod sql;
 
+#[cfg(feature = "postgres")]
 pub use emit::EmitError;

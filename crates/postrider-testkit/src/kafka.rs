@@ -70,7 +70,13 @@ impl Kafka {
         for result in results {
             result.unwrap_or_else(|(name, code)| panic!("topic {name} not created: {code}"));
         }
-        blocking(move || drop(admin)).await;
+        let (config, name) = (self.config(), name.to_owned());
+        blocking(move || {
+            drop(admin);
+            let consumer: BaseConsumer = config.create().expect("consumer");
+            led_partitions(&consumer, &name, Instant::now() + TIMEOUT);
+        })
+        .await;
     }
 
     /// All records up to the end that each partition has now, by partition and offset.
@@ -109,22 +115,19 @@ pub fn fresh_topic_name() -> String {
 
 fn read_all(config: &ClientConfig, topic: &str) -> Vec<KafkaRecord> {
     let consumer: BaseConsumer = config.create().expect("consumer");
-    let metadata = consumer
-        .fetch_metadata(Some(topic), TIMEOUT)
-        .expect("metadata");
-    let partitions = metadata.topics()[0].partitions();
-    assert!(!partitions.is_empty(), "topic {topic} does not exist");
+    let deadline = Instant::now() + TIMEOUT;
+    let partitions = led_partitions(&consumer, topic, deadline);
     let mut assignment = TopicPartitionList::new();
-    for partition in partitions {
+    for partition in &partitions {
+        let start = Offset::Beginning;
         assignment
-            .add_partition_offset(topic, partition.id(), Offset::Beginning)
+            .add_partition_offset(topic, *partition, start)
             .expect("a valid offset");
     }
     consumer.assign(&assignment).expect("assignment");
 
-    let mut unread: HashSet<i32> = partitions.iter().map(|partition| partition.id()).collect();
+    let mut unread: HashSet<i32> = partitions.into_iter().collect();
     let mut records = Vec::new();
-    let deadline = Instant::now() + TIMEOUT;
     while !unread.is_empty() {
         assert!(
             Instant::now() < deadline,
@@ -141,6 +144,21 @@ fn read_all(config: &ClientConfig, topic: &str) -> Vec<KafkaRecord> {
     }
     records.sort_by_key(|record| (record.partition, record.offset));
     records
+}
+
+/// All partitions, once each has a leader: a new topic is not known everywhere at once.
+fn led_partitions(consumer: &BaseConsumer, topic: &str, deadline: Instant) -> Vec<i32> {
+    loop {
+        let metadata = consumer
+            .fetch_metadata(Some(topic), TIMEOUT)
+            .expect("metadata");
+        let partitions = metadata.topics()[0].partitions();
+        if !partitions.is_empty() && partitions.iter().all(|partition| partition.leader() >= 0) {
+            return partitions.iter().map(|partition| partition.id()).collect();
+        }
+        assert!(Instant::now() < deadline, "topic {topic} does not exist");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 fn record(message: &BorrowedMessage<'_>) -> KafkaRecord {

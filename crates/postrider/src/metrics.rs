@@ -80,74 +80,72 @@ impl Metrics {
 
     fn register(&self) {
         let mut registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
-        let counters = [
-            (
-                "published",
-                "Records the broker acknowledged",
-                &self.published,
-            ),
-            (
-                "failed",
-                "Failed attempts that will be repeated",
-                &self.failed,
-            ),
-            ("dead", "Records given up", &self.dead),
-            ("released", "Records let go untouched", &self.released),
-            (
-                "lapsed",
-                "Records whose claim had run out when their fate was known",
-                &self.lapsed,
-            ),
-            (
-                "duplicates_suppressed",
-                "Emits that found their event already recorded",
-                &self.duplicates,
-            ),
-            (
-                "purged",
-                "Published records deleted by cleanup",
-                &self.purged,
-            ),
-        ];
-        for (name, help, family) in counters {
-            registry.register(format!("postrider_{name}"), help, family.clone());
-        }
-        let histograms = [
-            (
-                "batch",
-                "From claim to settled, per batch",
-                &self.batch_seconds,
-            ),
-            (
-                "publish",
-                "The broker's part of a batch",
-                &self.publish_seconds,
-            ),
-        ];
-        for (name, help, family) in histograms {
-            registry.register(format!("postrider_{name}_seconds"), help, family.clone());
-        }
-        let gauges = [
-            (
-                "backlog",
-                "Records still to be published, from the table",
-                &self.backlog,
-            ),
-            (
-                "dead_records",
-                "Dead records in the table",
-                &self.dead_records,
-            ),
-            ("lanes_held", "Lanes held at the moment", &self.lanes),
-            (
-                "breaker_open",
-                "1 while the broker is taken to be down",
-                &self.breaker,
-            ),
-        ];
-        for (name, help, family) in gauges {
-            registry.register(format!("postrider_{name}"), help, family.clone());
-        }
+        let mut add = |name: &str, help: &str, counters: &Counters| {
+            registry.register(format!("postrider_{name}"), help, counters.clone());
+        };
+        add(
+            "published",
+            "Records the broker acknowledged",
+            &self.published,
+        );
+        add(
+            "failed",
+            "Failed attempts that will be repeated",
+            &self.failed,
+        );
+        add("dead", "Records given up", &self.dead);
+        add("released", "Records let go untouched", &self.released);
+        add(
+            "lapsed",
+            "Records whose claim had run out when their fate was known",
+            &self.lapsed,
+        );
+        add(
+            "duplicates_suppressed",
+            "Emits that found their event recorded",
+            &self.duplicates,
+        );
+        add(
+            "purged",
+            "Published records deleted by cleanup",
+            &self.purged,
+        );
+        let mut add = |name: &str, help: &str, gauges: &Family<Label, Gauge>| {
+            registry.register(format!("postrider_{name}"), help, gauges.clone());
+        };
+        add(
+            "backlog",
+            "Records still to be published, from the table",
+            &self.backlog,
+        );
+        add(
+            "dead_records",
+            "Dead records in the table",
+            &self.dead_records,
+        );
+        add("lanes_held", "Lanes held at the moment", &self.lanes);
+        add(
+            "breaker_open",
+            "1 while the broker is taken to be down",
+            &self.breaker,
+        );
+        let mut add = |name: &str, help: &str, histograms: &Histograms| {
+            registry.register(
+                format!("postrider_{name}_seconds"),
+                help,
+                histograms.clone(),
+            );
+        };
+        add(
+            "batch",
+            "From claim to settled, per batch",
+            &self.batch_seconds,
+        );
+        add(
+            "publish",
+            "The broker's part of a batch",
+            &self.publish_seconds,
+        );
         let help = "Age of the oldest record still to be published, from the table";
         registry.register(
             "postrider_oldest_age_seconds",
@@ -297,7 +295,10 @@ mod tests {
             .collect();
         assert_eq!(names.len(), 14, "{names:?}");
         for name in names {
-            assert!(documented.contains(&format!("`{name}")), "docs/metrics.md lacks {name}");
+            assert!(
+                documented.contains(&format!("`{name}")),
+                "docs/metrics.md lacks {name}"
+            );
         }
     }
 }

@@ -12,6 +12,8 @@ pub(super) enum Verdict {
     Final(PublishError),
     /// The broker found its batch too large, which may be another message's fault.
     Oversized,
+    /// The broker refused a record of its batch, which may be another one: it is sent again alone.
+    Suspect,
     /// Not its fault: it is sent again in this call while there is time.
     Again,
 }
@@ -20,8 +22,13 @@ pub(super) enum Verdict {
 pub(super) enum Refusal<'a> {
     /// librdkafka, before it took the message, whose size is limited to this.
     Local { message_bytes_max: usize },
-    /// The broker, or librdkafka later. If the session was closed since, then for this reason.
-    Delivery { closed: Option<&'a Closed> },
+    /// The broker, or librdkafka later.
+    Delivery {
+        /// Why the session was closed since, if it was.
+        closed: Option<&'a Closed>,
+        /// Whether there was no other message in the batch.
+        alone: bool,
+    },
 }
 
 /// The one place that knows the codes. An outage must not cost attempts, a message's own fault must
@@ -46,6 +53,8 @@ pub(super) fn verdict(code: RDKafkaErrorCode, message: &Message, by: Refusal<'_>
             topic: topic.clone(),
         }),
         (Code::InvalidTopic, _) => refused(format!("{topic} is no valid topic name")),
+        // librdkafka gives this code to a whole batch if it has exactly one bad record.
+        (Code::InvalidRecord, Refusal::Delivery { alone: false, .. }) => Verdict::Suspect,
         (Code::InvalidRecord, _) => refused(format!(
             "topic {topic} does not take this record (a compacted topic takes none without a key)"
         )),
@@ -66,9 +75,10 @@ pub(super) fn verdict(code: RDKafkaErrorCode, message: &Message, by: Refusal<'_>
             | Code::Retry,
             Refusal::Delivery {
                 closed: Some(closed),
+                ..
             },
         ) => after_closing(closed),
-        (code, _) if is_outage(code) => unavailable(advice(code)),
+        (code, _) if is_outage(code) => Verdict::Final(unavailable(&advice(code))),
         (code, _) => failed(format!("topic {topic}: {code}")),
     }
 }
@@ -77,7 +87,7 @@ pub(super) fn verdict(code: RDKafkaErrorCode, message: &Message, by: Refusal<'_>
 pub(super) fn after_closing(closed: &Closed) -> Verdict {
     match closed {
         Closed::Poisoned => Verdict::Again,
-        Closed::Outage { reason } => unavailable(reason.clone()),
+        Closed::Outage { reason } => Verdict::Final(unavailable(reason)),
     }
 }
 
@@ -144,12 +154,11 @@ fn advice(code: RDKafkaErrorCode) -> String {
     }
 }
 
-fn unavailable(reason: String) -> Verdict {
-    let reason = text::bounded(&reason, text::ERROR_BYTES_MAX);
-    Verdict::Final(PublishError::Unavailable {
-        reason,
+pub(super) fn unavailable(reason: &str) -> PublishError {
+    PublishError::Unavailable {
+        reason: text::bounded(reason, text::ERROR_BYTES_MAX),
         source: None,
-    })
+    }
 }
 
 fn refused(reason: String) -> Verdict {
@@ -176,9 +185,16 @@ mod tests {
             payload: None,
             headers: vec![],
         };
-        match verdict(code, &message, Refusal::Delivery { closed }) {
+        match verdict(
+            code,
+            &message,
+            Refusal::Delivery {
+                closed,
+                alone: true,
+            },
+        ) {
             Verdict::Final(error) => Some(error.failure()),
-            Verdict::Oversized | Verdict::Again => None,
+            Verdict::Oversized | Verdict::Suspect | Verdict::Again => None,
         }
     }
 

@@ -7,6 +7,7 @@ mod error;
 mod oversize;
 mod publisher;
 mod session;
+mod sheet;
 
 pub use config::{Compression, ConfigError, KafkaConfig};
 pub use publisher::KafkaPublisher;

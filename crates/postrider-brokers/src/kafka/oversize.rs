@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::config::KafkaConfig;
 use super::error::{Verdict, too_large};
+use super::session::Session;
 
 /// A lookup makes a connection, and only serves to need fewer rounds and to name the limit.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(1);
@@ -22,14 +23,15 @@ pub(super) struct Ruling {
     pub(super) batch_bytes: u32,
 }
 
-/// Rules on messages (by index and content) that were sent in batches of at most `batch_bytes`. Looks up the
-/// topics' limits as long as there is time.
+/// Rules on messages (by index and content) that a session sent. Looks up the topics' limits as long as
+/// there is time.
 pub(super) async fn rule(
     config: &KafkaConfig,
     refused: &[(usize, &Message)],
-    batch_bytes: u32,
+    session: &Session,
     deadline: Instant,
 ) -> Ruling {
+    let batch_bytes = session.batch_bytes;
     let mut by_topic: BTreeMap<&Topic, Vec<(usize, &Message)>> = BTreeMap::new();
     for (index, message) in refused {
         by_topic
@@ -44,8 +46,9 @@ pub(super) async fn rule(
     for (topic, messages) in by_topic {
         let patience = deadline.min(Instant::now() + LOOKUP_TIMEOUT);
         let limit = limit_of(config, topic, patience).await;
-        let alone = |message: &Message| message.size() > batch_bytes as usize;
-        let all_alone = messages.iter().all(|(_, message)| alone(message));
+        let all_alone = messages
+            .iter()
+            .all(|(_, message)| session.sends_alone(message));
         if !all_alone || limit.is_some_and(|limit| limit < batch_bytes) {
             let total: usize = messages.iter().map(|(_, message)| message.size()).sum();
             ruling.batch_bytes = ruling.batch_bytes.min(smaller(batch_bytes, limit, total));
@@ -54,7 +57,7 @@ pub(super) async fn rule(
             .verdicts
             .extend(messages.into_iter().map(|(index, message)| {
                 let limit = limit.map(|limit| limit as usize);
-                let verdict = if alone(message) {
+                let verdict = if session.sends_alone(message) {
                     too_large(message, limit)
                 } else {
                     Verdict::Again

@@ -12,10 +12,10 @@ use tokio::time::{Instant, timeout_at};
 
 use super::call::Call;
 use super::config::{ConfigError, KafkaConfig};
-use super::error::{Refusal, Verdict, after_closing, verdict};
+use super::error::{Refusal, Verdict, after_closing, unavailable, verdict};
 use super::oversize;
-use super::session::{Closed, Handover, Session, Ticket};
-use crate::held::HeldKeys;
+use super::session::{ALONE, Closed, Handover, Session, Ticket};
+use super::sheet::Sheet;
 
 /// Longer than anybody means, and short enough to be added to any time.
 const DEADLINE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
@@ -73,7 +73,8 @@ impl KafkaPublisher {
             timeout_at(deadline, current.session.ended())
                 .await
                 .map_err(in_time)?;
-            current.session = Arc::new(self.open().await?);
+            let batch_bytes = self.batch_bytes.load(Ordering::Relaxed);
+            current.session = self.open(batch_bytes).await?;
         }
         Ok(current)
     }
@@ -98,13 +99,23 @@ impl KafkaPublisher {
         Ok(Arc::clone(&current.session))
     }
 
-    async fn open(&self) -> Result<Session, String> {
-        let (config, batch_bytes) = (
-            self.config.clone(),
-            self.batch_bytes.load(Ordering::Relaxed),
-        );
-        blocking(move || Session::open(&config, batch_bytes).map_err(|error| text::chain(&error)))
-            .await
+    /// A session of this call's own in which every message is alone in its batch. What the last session left
+    /// is gone by then.
+    async fn isolated(&self, topic: &Topic, deadline: Instant) -> Result<Arc<Session>, String> {
+        drop(self.opened(deadline).await?);
+        let session = self.open(ALONE).await?;
+        let timeout = CONNECT_TIMEOUT.min(deadline.saturating_duration_since(Instant::now()));
+        let probed = probe(&session, Some(topic.clone()), timeout).await;
+        if probed.is_err() {
+            session.close(Closed::Poisoned);
+        }
+        probed.map(|()| session)
+    }
+
+    async fn open(&self, batch_bytes: u32) -> Result<Arc<Session>, String> {
+        let config = self.config.clone();
+        let open = move || Session::open(&config, batch_bytes);
+        blocking(move || open().map(Arc::new).map_err(|error| text::chain(&error))).await
     }
 
     async fn round(&self, session: &Arc<Session>, sheet: &mut Sheet<'_>, deadline: Instant) {
@@ -196,18 +207,26 @@ impl KafkaPublisher {
                     sheet.outcomes[index] = Some(Ok(()));
                     continue;
                 }
-                Some(Err(code)) => verdict(code, message, Refusal::Delivery { closed }),
+                Some(Err(code)) => verdict(
+                    code,
+                    message,
+                    Refusal::Delivery {
+                        closed,
+                        alone: session.sends_alone(message),
+                    },
+                ),
                 None => closed.map_or(Verdict::Again, after_closing),
             };
             match verdict {
                 Verdict::Oversized => oversized.push((index, message)),
+                Verdict::Suspect => sheet.isolate = true,
                 verdict => sheet.settle(index, verdict),
             }
         }
         if oversized.is_empty() {
             return;
         }
-        let ruling = oversize::rule(&self.config, &oversized, session.batch_bytes, deadline).await;
+        let ruling = oversize::rule(&self.config, &oversized, session, deadline).await;
         self.batch_bytes
             .fetch_min(ruling.batch_bytes, Ordering::Relaxed);
         for (index, verdict) in ruling.verdicts {
@@ -229,8 +248,20 @@ impl Publisher for KafkaPublisher {
             let Some(first) = sheet.open().next() else {
                 break;
             };
-            match self.session(&batch[first].topic, deadline).await {
-                Ok(session) => self.round(&session, &mut sheet, deadline).await,
+            let topic = &batch[first].topic;
+            let isolate = std::mem::take(&mut sheet.isolate);
+            let session = if isolate {
+                self.isolated(topic, deadline).await
+            } else {
+                self.session(topic, deadline).await
+            };
+            match session {
+                Ok(session) => {
+                    self.round(&session, &mut sheet, deadline).await;
+                    if isolate {
+                        session.close(Closed::Poisoned);
+                    }
+                }
                 Err(reason) => {
                     sheet.give_up(&reason);
                     break;
@@ -243,18 +274,15 @@ impl Publisher for KafkaPublisher {
     async fn ping(&self) -> Result<(), PublishError> {
         // Nobody publishes to a broker that does not answer, so this must connect by itself.
         let deadline = Instant::now() + PING_TIMEOUT;
-        let session = self.opened(deadline).await.map(|current| Arc::clone(&current.session));
+        let session = self
+            .opened(deadline)
+            .await
+            .map(|current| Arc::clone(&current.session));
         let probed = match session {
             Ok(session) => probe(&session, self.known_topic.get().cloned(), PING_TIMEOUT).await,
             Err(reason) => Err(reason),
         };
-        probed.map_err(unavailable)
-    }
-}
-
-impl Drop for KafkaPublisher {
-    fn drop(&mut self) {
-        self.current.get_mut().session.close(Closed::Poisoned);
+        probed.map_err(|reason| unavailable(&reason))
     }
 }
 
@@ -269,118 +297,6 @@ impl Drop for Unfinished<'_> {
         if !self.call.is_settled() {
             self.session.close(Closed::Poisoned);
         }
-    }
-}
-
-/// A batch and what has become of its messages so far.
-struct Sheet<'a> {
-    batch: &'a [Message],
-    outcomes: Vec<Option<Result<(), PublishError>>>,
-    held: HeldKeys<'a>,
-}
-
-impl<'a> Sheet<'a> {
-    /// Refuses what can be known to be refused, so that it costs the others no round.
-    fn new(batch: &'a [Message], message_bytes_max: usize) -> Self {
-        let mut sheet = Self {
-            batch,
-            outcomes: batch.iter().map(|_| None).collect(),
-            held: HeldKeys::default(),
-        };
-        for (index, message) in batch.iter().enumerate() {
-            let size = message.size();
-            if sheet.hold_back(index) {
-                continue;
-            }
-            if let Err(error) = check_topic(&message.topic) {
-                sheet.settle(index, Verdict::Final(error));
-            } else if size > message_bytes_max {
-                let error = PublishError::TooLarge {
-                    size,
-                    limit: Some(message_bytes_max),
-                };
-                sheet.settle(index, Verdict::Final(error));
-            }
-        }
-        sheet
-    }
-
-    /// The messages without an outcome, in order.
-    fn open(&self) -> impl Iterator<Item = usize> + use<> {
-        let open: Vec<usize> = (0..self.batch.len())
-            .filter(|i| self.outcomes[*i].is_none())
-            .collect();
-        open.into_iter()
-    }
-
-    /// Settles a message as untried if an earlier one in its order failed.
-    fn hold_back(&mut self, index: usize) -> bool {
-        let held = self.held.holds(index, &self.batch[index]);
-        if held {
-            self.outcomes[index] = Some(Err(PublishError::Untried));
-        }
-        held
-    }
-
-    /// Holds the keys whose failures were reported while the batch is still being handed over.
-    fn hold_failed(&mut self, ticket: &Ticket<'_>) -> usize {
-        let reports = ticket.call.reports();
-        let failed = || {
-            reports
-                .iter()
-                .enumerate()
-                .filter(|(_, r)| matches!(r, Some(Err(_))))
-        };
-        failed().for_each(|(index, _)| self.held.hold(index, &self.batch[index]));
-        failed().count()
-    }
-
-    fn settle(&mut self, index: usize, verdict: Verdict) {
-        if let Verdict::Final(error) = verdict {
-            self.held.hold(index, &self.batch[index]);
-            self.outcomes[index] = Some(Err(error));
-        }
-    }
-
-    fn give_up(&mut self, reason: &str) {
-        for index in self.open() {
-            self.settle(index, Verdict::Final(unavailable(reason.to_owned())));
-        }
-    }
-
-    fn into_outcomes(self) -> Vec<Result<(), PublishError>> {
-        self.outcomes
-            .into_iter()
-            .map(|outcome| outcome.unwrap_or(Err(PublishError::Untried)))
-            .collect()
-    }
-}
-
-/// Kafka's own rule. librdkafka would ask the cluster about any name, and again every second.
-fn check_topic(topic: &Topic) -> Result<(), PublishError> {
-    const LENGTH_MAX: usize = 249;
-    let name = topic.as_str();
-    let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    if (1..=LENGTH_MAX).contains(&name.len())
-        && name.bytes().all(legal)
-        && name != "."
-        && name != ".."
-    {
-        return Ok(());
-    }
-    let reason = format!(
-        "{name:?} is no Kafka topic name: 1 to {LENGTH_MAX} of the characters a-z, A-Z, 0-9, '.', '_' and '-'"
-    );
-    Err(PublishError::Refused {
-        reason: text::bounded(&reason, text::ERROR_BYTES_MAX),
-    })
-}
-
-fn unavailable(reason: String) -> PublishError {
-    let reason = text::bounded(&reason, text::ERROR_BYTES_MAX);
-    PublishError::Unavailable {
-        reason,
-        source: None,
     }
 }
 

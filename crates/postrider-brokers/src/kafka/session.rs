@@ -31,6 +31,9 @@ pub(super) struct Session {
     pub(super) batch_bytes: u32,
 }
 
+/// The batch size with which every message is a batch of its own.
+pub(super) const ALONE: u32 = 1;
+
 /// Why a session was closed, which decides what becomes of the messages that were in it.
 #[derive(Debug, Clone)]
 pub(super) enum Closed {
@@ -138,6 +141,11 @@ impl Session {
             .is_some_and(|producer| producer.client().fatal_error().is_none())
     }
 
+    /// Whether a message has its batch to itself: the size is checked from the second one on.
+    pub(super) fn sends_alone(&self, message: &Message) -> bool {
+        self.batch_bytes == ALONE || message.size() > self.batch_bytes as usize
+    }
+
     pub(super) fn is_reached(&self) -> bool {
         self.shared.reached.load(Ordering::Acquire)
     }
@@ -197,18 +205,7 @@ impl Session {
         // Only this call found the producer, so nobody else sets the reason.
         self.closed_because.get_or_init(|| because);
         let ending = Ending(Arc::clone(self));
-        let end = move || {
-            producer.purge(PurgeConfig::default().queue().inflight());
-            drop(producer);
-            drop(ending);
-        };
-        // Without a thread the closure is dropped here, and the producer with it: slow, but the same.
-        if let Err(error) = std::thread::Builder::new()
-            .name("kafka-close".into())
-            .spawn(end)
-        {
-            tracing::warn!(%error, "kafka: no thread to close the producer on");
-        }
+        end(producer, move || drop(ending));
     }
 
     pub(super) fn closed_because(&self) -> Option<&Closed> {
@@ -222,6 +219,35 @@ impl Session {
             .wait_for(|ended| *ended)
             .await
             .expect("the sender is ours");
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let producer = self
+            .producer
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(producer) = producer {
+            end(producer, || ());
+        }
+    }
+}
+
+/// Ends a producer on a thread of its own, since it waits for librdkafka's threads.
+fn end(producer: ThreadedProducer<Reports>, ended: impl FnOnce() + Send + 'static) {
+    let end = move || {
+        producer.purge(PurgeConfig::default().queue().inflight());
+        drop(producer);
+        ended();
+    };
+    // Without a thread the closure is dropped here, and the producer with it: slow, but the same.
+    if let Err(error) = std::thread::Builder::new()
+        .name("kafka-close".into())
+        .spawn(end)
+    {
+        tracing::warn!(%error, "kafka: no thread to close the producer on");
     }
 }
 

@@ -186,23 +186,21 @@ fn report(findings: &[Finding]) -> String {
     if findings.is_empty() {
         return "\n# nothing to report\n".into();
     }
-    let line = |finding: &Finding| {
-        let Finding {
-            place,
-            subject,
-            message,
-            remedy,
-            ..
-        } = finding;
+    let mut text = String::from("\n");
+    for Finding {
+        level,
+        place,
+        subject,
+        message,
+        remedy,
+    } in findings
+    {
         let remedy = remedy
             .as_ref()
-            .map(|remedy| format!("#     {remedy}\n"))
+            .map(|remedy| format!("\n{remedy}"))
             .unwrap_or_default();
-        format!(
-            "# {}: {place}: {subject}: {message}\n{remedy}",
-            word(finding.level)
-        )
-    };
-    let lines: String = findings.iter().map(line).collect();
-    format!("\n{lines}")
+        let finding = format!("{}: {place}: {subject}: {message}{remedy}", word(*level));
+        text.push_str(&format!("# {}\n", finding.replace('\n', "\n#     ")));
+    }
+    text
 }

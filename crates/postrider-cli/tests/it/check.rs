@@ -32,7 +32,8 @@ async fn a_table_that_is_not_there_is_an_error_with_a_remedy() {
 async fn a_column_that_is_missing_is_named() {
     let outbox = TestOutbox::create("polyshop").await;
     let project = outbox.project("[outbox.columns]\npayload = \"body\"");
-    project.run(&["check"]).exits(1).prints("body");
+    let ran = project.run(&["check"]).exits(1).prints("body");
+    assert!(ran.stdout.parse::<toml::Table>().is_ok(), "{}", ran.stdout);
 }
 
 #[tokio::test]

@@ -47,12 +47,19 @@ pub(super) async fn begin(
     text.push_str(&lock_lanes(&options.layout, &wanted));
     let (tx, rows) = Tx::begin(&inner.pool, text.into()).await?;
     // Other rows are the explanation that locks the table.
-    let got: Vec<i32> = rows.iter().filter_map(|row| row.try_get("lane").ok()).collect();
+    let got: Vec<i32> = rows
+        .iter()
+        .filter_map(|row| row.try_get("lane").ok())
+        .collect();
     if got.is_empty() {
         tx.rollback().await?;
         return Ok(None);
     }
-    let lanes = if got.len() == LANES as usize { None } else { Some(got) };
+    let lanes = if got.len() == LANES as usize {
+        None
+    } else {
+        Some(got)
+    };
     Ok(Some(Begun { tx, lanes }))
 }
 
@@ -86,16 +93,23 @@ fn lock_table(layout: &Layout) -> Option<String> {
         State::Timestamp { published_at } => published_at.quoted(),
         State::Flag { published, .. } => published.quoted(),
     };
-    Some(format!("EXPLAIN UPDATE {table} SET {column} = {column} WHERE false"))
+    Some(format!(
+        "EXPLAIN UPDATE {table} SET {column} = {column} WHERE false"
+    ))
 }
 
 fn lanes(share: Share) -> Vec<u32> {
-    (0..LANES).filter(|lane| lane % share.of.max(1) == share.index).collect()
+    (0..LANES)
+        .filter(|lane| lane % share.of.max(1) == share.index)
+        .collect()
 }
 
 /// Named by the table's own number, so that every relay on it agrees, whatever its config calls it.
 pub(super) fn lock_class(layout: &Layout) -> String {
-    format!("hashtext('postrider ' || {}::regclass::oid::text)", literal(&layout.table.quoted()))
+    format!(
+        "hashtext('postrider ' || {}::regclass::oid::text)",
+        literal(&layout.table.quoted())
+    )
 }
 
 fn lock_lanes(layout: &Layout, wanted: &[u32]) -> String {
@@ -107,14 +121,27 @@ fn lock_lanes(layout: &Layout, wanted: &[u32]) -> String {
     )
 }
 
-pub(super) fn records(inner: &Inner, ready: &Ready, rows: &[PgRow]) -> Result<Vec<Record>, StoreError> {
+pub(super) fn records(
+    inner: &Inner,
+    ready: &Ready,
+    rows: &[PgRow],
+) -> Result<Vec<Record>, StoreError> {
     let selection = &ready.statements.selection;
-    if rows.first().is_some_and(|row| !rows::are_as_expected(row, selection)) {
-        let changed = format!("columns of table {} have changed; it is read anew", inner.name());
+    if rows
+        .first()
+        .is_some_and(|row| !rows::are_as_expected(row, selection))
+    {
+        let changed = format!(
+            "columns of table {} have changed; it is read anew",
+            inner.name()
+        );
         return Err(StoreError::Mismatch(changed));
     }
     let mut reader = Reader::new(selection);
-    let records = rows.iter().map(|row| reader.record(row)).collect::<Result<_, _>>();
+    let records = rows
+        .iter()
+        .map(|row| reader.record(row))
+        .collect::<Result<_, _>>();
     records.map_err(store_error("read claimed records", &inner.name()))
 }
 
@@ -139,7 +166,11 @@ impl<'a> Sorted<'a> {
     pub(super) fn new(records: &'a [Record], fates: &'a [Fate]) -> Result<Self, StoreError> {
         if records.len() != fates.len() {
             let reason = format!("{} records have {} fates", records.len(), fates.len());
-            return Err(StoreError::Refused { action: "settle a claim", reason, source: None });
+            return Err(StoreError::Refused {
+                action: "settle a claim",
+                reason,
+                source: None,
+            });
         }
         let mut sorted = Self::default();
         for (record, fate) in std::iter::zip(records, fates) {
@@ -152,11 +183,21 @@ impl<'a> Sorted<'a> {
                     sorted.released.push(record);
                     continue;
                 }
-                Fate::Retry { attempts, after, error } => (attempts, error, *after, false),
+                Fate::Retry {
+                    attempts,
+                    after,
+                    error,
+                } => (attempts, error, *after, false),
                 Fate::Dead { attempts, error } => (attempts, error, Duration::ZERO, true),
             };
             let attempts = i32::try_from(*attempts).unwrap_or(i32::MAX);
-            sorted.failed.push(Failed { record, attempts, error, wait, dead });
+            sorted.failed.push(Failed {
+                record,
+                attempts,
+                error,
+                wait,
+                dead,
+            });
         }
         Ok(sorted)
     }

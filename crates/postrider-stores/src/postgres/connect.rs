@@ -17,7 +17,10 @@ pub fn connect(url: &str, connections_max: u32) -> Result<PgPool, StoreError> {
     let mut options = PgConnectOptions::from_str(url).map_err(|error| StoreError::Refused {
         action: "connect",
         // The URL holds the password, so it is not shown.
-        reason: format!("the database URL cannot be read: {}", postrider_core::text::chain(&error)),
+        reason: format!(
+            "the database URL cannot be read: {}",
+            postrider_core::text::chain(&error)
+        ),
         source: None,
     })?;
     if options.get_application_name().is_none() {

@@ -23,22 +23,31 @@ impl DeadLetters for PostgresStore {
         } else {
             IdList::new(ready.id_kind, &filter.ids)?.bind(list)
         };
-        list = list.bind(filter.event_type.clone()).bind(filter.key.clone());
+        list = list
+            .bind(filter.event_type.clone())
+            .bind(filter.key.clone());
         let rows = inner.with_outbox(&ready, list).fetch_all(&inner.pool).await;
         let rows = inner.forget_if_stale(rows.map_err(&failed)).await?;
-        rows.iter().map(|row| dead_record(row, ready.id_kind)).collect::<Result<_, _>>().map_err(&failed)
+        rows.iter()
+            .map(|row| dead_record(row, ready.id_kind))
+            .collect::<Result<_, _>>()
+            .map_err(&failed)
     }
 
     async fn resend(&self, ids: &[RecordId]) -> Result<u64, StoreError> {
         let ready = self.inner.ready().await?;
         let resend = query(&ready.statements.dead.resend);
-        self.inner.change(&ready, "resend dead records", resend, ids).await
+        self.inner
+            .change(&ready, "resend dead records", resend, ids)
+            .await
     }
 
     async fn discard(&self, ids: &[RecordId]) -> Result<u64, StoreError> {
         let ready = self.inner.ready().await?;
         let discard = query(&ready.statements.dead.discard);
-        self.inner.change(&ready, "discard dead records", discard, ids).await
+        self.inner
+            .change(&ready, "discard dead records", discard, ids)
+            .await
     }
 }
 

@@ -34,13 +34,20 @@ pub struct Outbox {
 
 impl Outbox {
     pub fn new(layout: Layout) -> Self {
-        Self { layout: Arc::new(layout), routes: Arc::default(), table: Arc::default() }
+        Self {
+            layout: Arc::new(layout),
+            routes: Arc::default(),
+            table: Arc::default(),
+        }
     }
 
     /// Refuses events that these routes would refuse later, and takes topics from them.
     #[must_use]
     pub fn with_routes(self, routes: Routes) -> Self {
-        Self { routes: Arc::new(routes), ..self }
+        Self {
+            routes: Arc::new(routes),
+            ..self
+        }
     }
 
     /// Records an event in the transaction that `tx` is in.
@@ -70,12 +77,17 @@ impl Outbox {
         };
         let chunks = self.chunks(events);
         let draft_all = |table| -> Result<Vec<Drafts<'_>>, EmitError> {
-            chunks.iter().map(|chunk| drafting(table).draft(chunk)).collect()
+            chunks
+                .iter()
+                .map(|chunk| drafting(table).draft(chunk))
+                .collect()
         };
         let fresh;
         let drafts = match draft_all(&table) {
             // The table may have changed since it was read: an enum may have got a word.
-            Err(EmitError::Unfit { .. } | EmitError::NoPlace { .. } | EmitError::Missing { .. }) => {
+            Err(
+                EmitError::Unfit { .. } | EmitError::NoPlace { .. } | EmitError::Missing { .. },
+            ) => {
                 fresh = self.read(tx).await?;
                 draft_all(&fresh)?
             }
@@ -97,17 +109,29 @@ impl Outbox {
         let mut insert = sqlx::query(AssertSqlSafe(text));
         for column in &drafts.columns {
             insert = if column.kind == Kind::Bytes {
-                insert.bind(column.values.iter().map(|value| value.as_deref()).collect::<Vec<_>>())
+                insert.bind(
+                    column
+                        .values
+                        .iter()
+                        .map(|value| value.as_deref())
+                        .collect::<Vec<_>>(),
+                )
             } else {
                 let text = |value: &Option<Cow<'_, [u8]>>| {
-                    value.as_deref().map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+                    value
+                        .as_deref()
+                        .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
                 };
                 insert.bind(column.values.iter().map(text).collect::<Vec<_>>())
             };
         }
         let rows = insert.fetch_all(tx).await.map_err(emit_error)?;
         if !self.stores_event_id() {
-            let emitted = if rows.is_empty() { Emitted::Duplicate } else { Emitted::Recorded };
+            let emitted = if rows.is_empty() {
+                Emitted::Duplicate
+            } else {
+                Emitted::Recorded
+            };
             return Ok(vec![emitted; drafts.event_ids.len()]);
         }
         // An id that comes twice in one call is recorded once: the first time.
@@ -127,7 +151,11 @@ impl Outbox {
 
     fn chunks<'e>(&self, events: &'e [Event]) -> Vec<&'e [Event]> {
         // Where the table has no event id, only a statement of its own tells whether an event was new.
-        let count_max = if self.stores_event_id() { EVENTS_MAX } else { 1 };
+        let count_max = if self.stores_event_id() {
+            EVENTS_MAX
+        } else {
+            1
+        };
         let mut chunks = Vec::new();
         let (mut start, mut bytes) = (0, 0);
         for (end, event) in events.iter().enumerate() {
@@ -144,11 +172,16 @@ impl Outbox {
 
     fn stores_event_id(&self) -> bool {
         let columns = &self.layout.columns;
-        columns.event_id.is_some() || (columns.event_id_header.is_some() && columns.headers.is_some())
+        columns.event_id.is_some()
+            || (columns.event_id_header.is_some() && columns.headers.is_some())
     }
 
     async fn table(&self, tx: &mut PgConnection) -> Result<Arc<Table>, EmitError> {
-        let known = self.table.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let known = self
+            .table
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         match known {
             Some(table) => Ok(table),
             None => self.read(tx).await,
@@ -167,7 +200,10 @@ impl Outbox {
         let layout = &self.layout;
         let mismatch = |what: String| Err(EmitError::Mismatch(what));
         let Some(table) = table else {
-            return mismatch(format!("table {} does not exist; run `postrider init`", layout.table));
+            return mismatch(format!(
+                "table {} does not exist; run `postrider init`",
+                layout.table
+            ));
         };
         let columns = &layout.columns;
         let named = [
@@ -184,8 +220,16 @@ impl Outbox {
             Some(&columns.id),
             Some(&columns.created_at),
         ];
-        if let Some(absent) = named.into_iter().flatten().find(|name| table.column(name).is_none()) {
-            let has: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
+        if let Some(absent) = named
+            .into_iter()
+            .flatten()
+            .find(|name| table.column(name).is_none())
+        {
+            let has: Vec<&str> = table
+                .columns
+                .iter()
+                .map(|column| column.name.as_str())
+                .collect();
             return mismatch(format!(
                 "layout {} expects column {absent} in table {}, which has {}",
                 layout.name,
@@ -193,7 +237,9 @@ impl Outbox {
                 has.join(", ")
             ));
         }
-        let made_by_database = table.column(&columns.id).is_some_and(|id| id.default.is_some());
+        let made_by_database = table
+            .column(&columns.id)
+            .is_some_and(|id| id.default.is_some());
         let makes_id = columns.event_id.as_ref() == Some(&columns.id);
         if !makes_id && !made_by_database {
             return mismatch(format!(
@@ -201,7 +247,10 @@ impl Outbox {
                 columns.id, table.full_name, layout.name
             ));
         }
-        let written = named.into_iter().flatten().filter(|name| makes_id || **name != columns.id);
+        let written = named
+            .into_iter()
+            .flatten()
+            .filter(|name| makes_id || **name != columns.id);
         self.permitted(&table, written)?;
         Ok(table)
     }
@@ -227,8 +276,15 @@ impl Outbox {
             }
         }
         // The statement says which events it recorded.
-        let returned = columns.event_id.as_ref().or(columns.headers.as_ref()).unwrap_or(&columns.id);
-        if table.column(returned).is_some_and(|column| !column.may_select) {
+        let returned = columns
+            .event_id
+            .as_ref()
+            .or(columns.headers.as_ref())
+            .unwrap_or(&columns.id);
+        if table
+            .column(returned)
+            .is_some_and(|column| !column.may_select)
+        {
             return forbidden("SELECT", returned);
         }
         Ok(())

@@ -12,11 +12,15 @@ pub(super) fn store_error(
     let table = table.to_owned();
     move |error| {
         let reason = reason(&error);
-        let unavailable = |reason| StoreError::Unavailable { reason, source: None };
+        let unavailable = |reason| StoreError::Unavailable {
+            reason,
+            source: None,
+        };
         let outcome = match meaning(&error) {
             Meaning::Later => unavailable(reason),
             Meaning::NoConnection => unavailable(
-                "no connection in time: the server is down or full, or this pool is too small".into(),
+                "no connection in time: the server is down or full, or this pool is too small"
+                    .into(),
             ),
             Meaning::Locked => unavailable(format!(
                 "cannot {action}: somebody else holds a lock on {table} for longer than lock_timeout"
@@ -35,31 +39,50 @@ pub(super) fn store_error(
 }
 
 pub(super) fn emit_error(error: sqlx::Error) -> EmitError {
-    EmitError::Database { reason: reason(&error), source: error.into() }
+    EmitError::Database {
+        reason: reason(&error),
+        source: error.into(),
+    }
 }
 
 fn refused(action: &'static str, reason: String) -> StoreError {
-    StoreError::Refused { action, reason, source: None }
+    StoreError::Refused {
+        action,
+        reason,
+        source: None,
+    }
 }
 
 fn with_source(outcome: StoreError, error: sqlx::Error) -> StoreError {
     let source = Some(error.into());
     match outcome {
         StoreError::Unavailable { reason, .. } => StoreError::Unavailable { reason, source },
-        StoreError::Refused { action, reason, .. } => StoreError::Refused { action, reason, source },
+        StoreError::Refused { action, reason, .. } => StoreError::Refused {
+            action,
+            reason,
+            source,
+        },
         other => other,
     }
 }
 
 /// What the server says, without the driver's words around it.
 fn reason(error: &sqlx::Error) -> String {
-    let Some(database) = error.as_database_error() else { return text::chain(error) };
+    let Some(database) = error.as_database_error() else {
+        return text::chain(error);
+    };
     let code = database.code().unwrap_or_default();
-    text::bounded(&format!("{} ({code})", database.message()), text::ERROR_BYTES_MAX)
+    text::bounded(
+        &format!("{} ({code})", database.message()),
+        text::ERROR_BYTES_MAX,
+    )
 }
 
 pub(super) fn code(error: &sqlx::Error) -> Option<String> {
-    error.as_database_error().and_then(|error| error.code()).map(Into::into)
+    error
+        .as_database_error()
+        .and_then(|error| error.code())
+        .map(Into::into)
 }
 
 enum Meaning {

@@ -41,7 +41,9 @@ pub(super) async fn claim(
     let mut claimed = select(inner, &ready, want, &mut begun.tx, begun.lanes).await?;
     let mut troubled = false;
     if inner.options.layout.needs_troubles() && !claimed.is_empty() {
-        troubled = recall_troubles(inner, &ready, &mut begun.tx, &mut claimed).await.map_err(&failed)?;
+        troubled = recall_troubles(inner, &ready, &mut begun.tx, &mut claimed)
+            .await
+            .map_err(&failed)?;
     }
     if claimed.is_empty() {
         begun.tx.rollback().await.map_err(&failed)?;
@@ -65,14 +67,18 @@ async fn select(
     lanes: Option<Vec<i32>>,
 ) -> Result<Vec<Record>, StoreError> {
     let failed = store_error("claim records", &inner.name());
-    let mut select = query(&ready.statements.claim).bind(i64::from(want.limit)).bind(lanes);
+    let mut select = query(&ready.statements.claim)
+        .bind(i64::from(want.limit))
+        .bind(lanes);
     if inner.options.layout.needs_troubles() {
         select = select.bind(ready.table.full_name.clone());
     }
     if let State::Timestamp { .. } = inner.options.layout.state {
         let mut resting = inner.resting.lock().unwrap_or_else(PoisonError::into_inner);
         let (resting, keys) = resting.asleep(Instant::now());
-        select = IdList::new(ready.id_kind, &resting)?.bind(select).bind(keys);
+        select = IdList::new(ready.id_kind, &resting)?
+            .bind(select)
+            .bind(keys);
     }
     let rows = select.fetch_all(tx.connection()).await.map_err(&failed)?;
     records(inner, ready, &rows)
@@ -102,7 +108,10 @@ async fn recall_troubles(
     let ordered = inner.options.layout.ordering == Ordering::Key;
     let mut blocked: HashSet<MessageKey> = HashSet::new();
     records.retain_mut(|record| {
-        let (attempts, waits) = troubles.get(&record.id.to_string()).copied().unwrap_or_default();
+        let (attempts, waits) = troubles
+            .get(&record.id.to_string())
+            .copied()
+            .unwrap_or_default();
         record.attempts = u32::try_from(attempts).unwrap_or(0);
         let key = record.key.as_ref().filter(|_| ordered);
         if waits && let Some(key) = key {
@@ -158,12 +167,21 @@ impl Held {
         let published = &sorted.published;
         let update = query(&self.ready.statements.settle_published);
         let update = IdList::new(self.ready.id_kind, ids(published))?.bind(update);
-        let done = update.execute(self.tx.connection()).await.map_err(&failed)?;
+        let done = update
+            .execute(self.tx.connection())
+            .await
+            .map_err(&failed)?;
         if self.troubled {
-            let ids: Vec<String> = published.iter().map(|record| record.id.to_string()).collect();
+            let ids: Vec<String> = published
+                .iter()
+                .map(|record| record.id.to_string())
+                .collect();
             let forget = query(&self.ready.statements.forget_troubles);
             let forget = forget.bind(self.ready.table.full_name.clone()).bind(ids);
-            forget.execute(self.tx.connection()).await.map_err(&failed)?;
+            forget
+                .execute(self.tx.connection())
+                .await
+                .map_err(&failed)?;
         }
         Ok(missing(published.len(), done.rows_affected()))
     }
@@ -172,7 +190,13 @@ impl Held {
         // Enough attempts are what death looks like here.
         let enough = i32::try_from(self.inner.options.max_attempts).unwrap_or(i32::MAX);
         let of = &sorted.failed;
-        let attempts = of.iter().map(|f| if f.dead { f.attempts.max(enough) } else { f.attempts });
+        let attempts = of.iter().map(|f| {
+            if f.dead {
+                f.attempts.max(enough)
+            } else {
+                f.attempts
+            }
+        });
         let update = query(&self.ready.statements.settle_failed);
         let update = IdList::new(self.ready.id_kind, of.iter().map(|f| &f.record.id))?
             .bind(update)
@@ -202,7 +226,10 @@ impl Held {
         expected: usize,
     ) -> Result<u64, StoreError> {
         let failed = store_error("settle a claim", &self.inner.name());
-        let done = statement.execute(self.tx.connection()).await.map_err(&failed)?;
+        let done = statement
+            .execute(self.tx.connection())
+            .await
+            .map_err(&failed)?;
         Ok(missing(expected, done.rows_affected()))
     }
 }
@@ -220,7 +247,11 @@ fn rest(inner: &Inner, sorted: &Sorted<'_>) {
         if failed.dead {
             resting.wake(&failed.record.id);
         } else {
-            resting.rest(failed.record.id.clone(), failed.record.key.clone(), after(failed.wait));
+            resting.rest(
+                failed.record.id.clone(),
+                failed.record.key.clone(),
+                after(failed.wait),
+            );
         }
     }
 }

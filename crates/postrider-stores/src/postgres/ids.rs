@@ -58,7 +58,10 @@ fn uuid(id: &RecordId) -> Result<Uuid, StoreError> {
 fn int(id: &RecordId) -> Result<i64, StoreError> {
     match id {
         RecordId::Int(id) => Ok(*id),
-        other => other.to_string().parse().map_err(|_| not_an_id(other, "an integer")),
+        other => other
+            .to_string()
+            .parse()
+            .map_err(|_| not_an_id(other, "an integer")),
     }
 }
 

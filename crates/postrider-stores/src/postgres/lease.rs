@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use postrider_core::layout::State;
-use postrider_core::{Claim, Fate, Ordering, Record, Settled, StoreError, Want};
+use postrider_core::{Claim, Fate, Ordering, Record, RecordId, Settled, StoreError, Want};
 use sqlx::encode::IsNull;
 use sqlx::error::BoxDynError;
 use sqlx::postgres::{PgArgumentBuffer, PgTypeInfo};
@@ -47,18 +47,32 @@ pub(super) async fn claim(
     let Some(mut begun) = begin(inner, &ready, want).await.map_err(&failed)? else {
         return Ok(None);
     };
-    let update = query(&ready.statements.claim).bind(i64::from(want.limit)).bind(begun.lanes);
-    let rows = update.fetch_all(begun.tx.connection()).await.map_err(&failed)?;
+    let update = query(&ready.statements.claim)
+        .bind(i64::from(want.limit))
+        .bind(begun.lanes);
+    let rows = update
+        .fetch_all(begun.tx.connection())
+        .await
+        .map_err(&failed)?;
     let Some(first) = rows.first() else {
         begun.tx.rollback().await.map_err(&failed)?;
         return Ok(None);
     };
-    let token = first.try_get_unchecked("token").map(Token).map_err(&failed)?;
+    let token = first
+        .try_get_unchecked("token")
+        .map(Token)
+        .map_err(&failed)?;
     let records = records(inner, &ready, &rows)?;
     begun.tx.commit().await.map_err(&failed)?;
     let lease = inner.options.lease;
     let lapses_at = started + lease.saturating_sub((lease / 10).min(MARGIN_MAX));
-    Ok(Some(Box::new(Leased { inner: inner.clone(), ready, records, token, lapses_at })))
+    Ok(Some(Box::new(Leased {
+        inner: inner.clone(),
+        ready,
+        records,
+        token,
+        lapses_at,
+    })))
 }
 
 #[async_trait]
@@ -76,23 +90,40 @@ impl Claim for Leased {
         let failed = store_error("settle a claim", &self.inner.name());
         let expected = self.records.len() as u64;
         if sorted.published.len() == self.records.len() {
-            let done = self.published(&sorted)?.execute(&self.inner.pool).await.map_err(&failed)?;
-            return Ok(Settled { lapsed: expected.saturating_sub(done.rows_affected()) });
+            let done = self
+                .published(&sorted)?
+                .execute(&self.inner.pool)
+                .await
+                .map_err(&failed)?;
+            return Ok(Settled {
+                lapsed: expected.saturating_sub(done.rows_affected()),
+            });
         }
-        let (mut tx, _) =
-            Tx::begin(&self.inner.pool, BEGIN_SETTLING.into()).await.map_err(&failed)?;
+        let (mut tx, _) = Tx::begin(&self.inner.pool, BEGIN_SETTLING.into())
+            .await
+            .map_err(&failed)?;
         if self.inner.options.layout.ordering == Ordering::Key {
             self.lock_lanes(&sorted, &mut tx).await?;
         }
         let mut written = 0;
         if !sorted.published.is_empty() {
             let published = self.published(&sorted)?;
-            written += published.execute(tx.connection()).await.map_err(&failed)?.rows_affected();
+            written += published
+                .execute(tx.connection())
+                .await
+                .map_err(&failed)?
+                .rows_affected();
         }
         let unpublished = self.unpublished(&sorted)?;
-        written += unpublished.execute(tx.connection()).await.map_err(&failed)?.rows_affected();
+        written += unpublished
+            .execute(tx.connection())
+            .await
+            .map_err(&failed)?
+            .rows_affected();
         tx.commit().await.map_err(&failed)?;
-        Ok(Settled { lapsed: expected.saturating_sub(written) })
+        Ok(Settled {
+            lapsed: expected.saturating_sub(written),
+        })
     }
 }
 
@@ -101,7 +132,11 @@ impl Leased {
     /// see half of what is settled here, and might take a later record of the key and leave the earlier.
     async fn lock_lanes(&self, sorted: &Sorted<'_>, tx: &mut Tx) -> Result<(), StoreError> {
         let failed = store_error("settle a claim", &self.inner.name());
-        let back = sorted.failed.iter().map(|failed| failed.record).chain(sorted.released.iter().copied());
+        let back = sorted
+            .failed
+            .iter()
+            .map(|failed| failed.record)
+            .chain(sorted.released.iter().copied());
         let back: Vec<&Record> = back.collect();
         let text: Arc<str> = format!(
             "SELECT pg_advisory_xact_lock({}, l.lane) FROM ({}) AS l",
@@ -110,7 +145,10 @@ impl Leased {
         )
         .into();
         let lock = IdList::new(self.ready.id_kind, ids(&back))?.bind(query(&text));
-        lock.execute(tx.connection()).await.map(drop).map_err(&failed)
+        lock.execute(tx.connection())
+            .await
+            .map(drop)
+            .map_err(&failed)
     }
 
     fn published(&self, sorted: &Sorted<'_>) -> Result<PgQuery, StoreError> {
@@ -124,30 +162,42 @@ impl Leased {
         let State::Status { failed, dead, .. } = &self.inner.options.layout.state else {
             return Err(StoreError::Mismatch("a lease needs a status column".into()));
         };
-        let mut ids = Vec::new();
-        let mut rows: (Vec<&str>, Vec<Option<i32>>, Vec<i64>, Vec<Option<&str>>) = Default::default();
+        let mut back = Back::default();
         for fate in &sorted.failed {
-            ids.push(&fate.record.id);
-            rows.0.push(if fate.dead { dead } else { failed });
-            rows.1.push(Some(fate.attempts));
-            rows.2.push(fate.wait_micros());
-            rows.3.push(Some(fate.error));
+            back.ids.push(&fate.record.id);
+            back.states
+                .push(if fate.dead { dead } else { failed }.clone());
+            back.attempts.push(Some(fate.attempts));
+            back.waits.push(fate.wait_micros());
+            back.errors.push(Some(fate.error.to_owned()));
         }
         for record in &sorted.released {
-            ids.push(&record.id);
-            rows.0.push(failed);
-            rows.1.push(None);
-            rows.2.push(0);
-            rows.3.push(None);
+            back.ids.push(&record.id);
+            back.states.push(failed.clone());
+            back.attempts.push(None);
+            back.waits.push(0);
+            back.errors.push(None);
         }
         let update = query(&self.ready.statements.settle_failed);
-        let update = IdList::new(self.ready.id_kind, ids)?.bind(update).bind(self.token);
-        let owned = |texts: Vec<Option<&str>>| -> Vec<Option<String>> {
-            texts.into_iter().map(|text| text.map(Into::into)).collect()
-        };
-        let states: Vec<String> = rows.0.into_iter().map(Into::into).collect();
-        Ok(update.bind(states).bind(rows.1).bind(rows.2).bind(owned(rows.3)))
+        let update = IdList::new(self.ready.id_kind, back.ids)?
+            .bind(update)
+            .bind(self.token);
+        Ok(update
+            .bind(back.states)
+            .bind(back.attempts)
+            .bind(back.waits)
+            .bind(back.errors))
     }
+}
+
+/// What goes back, column by column. What has no attempts or error keeps those it has.
+#[derive(Default)]
+struct Back<'a> {
+    ids: Vec<&'a RecordId>,
+    states: Vec<String>,
+    attempts: Vec<Option<i32>>,
+    waits: Vec<i64>,
+    errors: Vec<Option<String>>,
 }
 
 impl Type<Postgres> for Token {

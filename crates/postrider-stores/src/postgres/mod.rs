@@ -83,9 +83,19 @@ struct Inner {
 impl PostgresStore {
     /// Does no I/O: the table is looked at when it is first needed.
     pub fn new(pool: PgPool, options: Options) -> Self {
-        let options = Options { max_attempts: options.max_attempts.max(1), ..options };
+        let options = Options {
+            max_attempts: options.max_attempts.max(1),
+            ..options
+        };
         let ready = tokio::sync::Mutex::default();
-        Self { inner: Arc::new(Inner { pool, options, ready, resting: Mutex::default() }) }
+        Self {
+            inner: Arc::new(Inner {
+                pool,
+                options,
+                ready,
+                resting: Mutex::default(),
+            }),
+        }
     }
 
     /// Compares the layout with the table, its privileges and indexes, and looks for settings that lose
@@ -114,12 +124,16 @@ impl OutboxStore for PostgresStore {
 
     async fn purge(&self, keep: Duration, limit: u32) -> Result<u64, StoreError> {
         let ready = self.inner.ready().await?;
-        self.inner.forget_if_stale(upkeep::purge(&self.inner, &ready, keep, limit).await).await
+        self.inner
+            .forget_if_stale(upkeep::purge(&self.inner, &ready, keep, limit).await)
+            .await
     }
 
     async fn backlog(&self) -> Result<Backlog, StoreError> {
         let ready = self.inner.ready().await?;
-        self.inner.forget_if_stale(upkeep::backlog(&self.inner, &ready).await).await
+        self.inner
+            .forget_if_stale(upkeep::backlog(&self.inner, &ready).await)
+            .await
     }
 
     async fn ping(&self) -> Result<(), StoreError> {

@@ -29,7 +29,9 @@ impl Inner {
         let layout = &self.options.layout;
         let failed = store_error("read the table's columns", &self.name());
         let mut connection = self.pool.acquire().await.map_err(&failed)?;
-        let table = shape::read(&mut connection, layout).await.map_err(&failed)?;
+        let table = shape::read(&mut connection, layout)
+            .await
+            .map_err(&failed)?;
         drop(connection);
         let mut table = check::fitting(&self.options, table)?;
         table.claim_index = shape::has_claim_index(&self.pool, &writer(&self.options, &table))
@@ -45,7 +47,10 @@ impl Inner {
     }
 
     /// After a mismatch the table is read anew: a migration may have run.
-    pub(super) async fn forget_if_stale<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+    pub(super) async fn forget_if_stale<T>(
+        &self,
+        result: Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         if result.as_ref().is_err_and(is_stale) {
             *self.ready.lock().await = None;
         }
@@ -63,7 +68,12 @@ pub(super) fn writer<'a>(options: &'a Options, table: &'a Table) -> Writer<'a> {
         on_dead: options.on_dead,
         lease: options.lease,
     };
-    Writer { layout: &options.layout, table, dialect: &POSTGRES, rules }
+    Writer {
+        layout: &options.layout,
+        table,
+        dialect: &POSTGRES,
+        rules,
+    }
 }
 
 /// A statement of ours: put together from checked and quoted names only.

@@ -22,7 +22,11 @@ impl Resting {
     pub(super) fn rest(&mut self, id: RecordId, key: Option<MessageKey>, until: Instant) {
         self.0.insert(id, Rest { until, key });
         if self.0.len() > RESTING_MAX {
-            let first = self.0.iter().min_by_key(|(_, rest)| rest.until).map(|(id, _)| id.clone());
+            let first = self
+                .0
+                .iter()
+                .min_by_key(|(_, rest)| rest.until)
+                .map(|(id, _)| id.clone());
             first.map(|id| self.0.remove(&id));
         }
     }
@@ -35,7 +39,11 @@ impl Resting {
     pub(super) fn asleep(&mut self, now: Instant) -> (Vec<RecordId>, Vec<String>) {
         self.0.retain(|_, rest| rest.until > now);
         let ids = self.0.keys().cloned().collect();
-        let keys = self.0.values().filter_map(|rest| rest.key.as_ref()).map(ToString::to_string);
+        let keys = self
+            .0
+            .values()
+            .filter_map(|rest| rest.key.as_ref())
+            .map(ToString::to_string);
         (ids, keys.collect())
     }
 }
@@ -60,6 +68,9 @@ mod tests {
         }
         assert_eq!(resting.asleep(start).0.len(), RESTING_MAX);
         let last = start + Duration::from_millis(RESTING_MAX as u64 + 9);
-        assert_eq!(resting.asleep(last).0, [RecordId::Int(RESTING_MAX as i64 + 9)]);
+        assert_eq!(
+            resting.asleep(last).0,
+            [RecordId::Int(RESTING_MAX as i64 + 9)]
+        );
     }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use postrider_core::{EventId, Header, Record, RecordId, Timestamp};
-use sqlx::{Column as _, Row as _, TypeInfo as _};
 use sqlx::postgres::PgRow;
+use sqlx::{Column as _, Row as _, TypeInfo as _};
 use uuid::Uuid;
 
 use crate::sql::selection::{Form, Selection};
@@ -28,7 +28,10 @@ pub(super) fn are_as_expected(row: &PgRow, selection: &Selection) -> bool {
         Form::Int => matches!(found, "INT2" | "INT4" | "INT8"),
         Form::Jsonb => found == "JSONB",
         Form::Time => found == "TIMESTAMPTZ",
-        Form::Text | Form::Bytes => !matches!(found, "UUID" | "INT2" | "INT4" | "INT8" | "JSONB" | "TIMESTAMPTZ"),
+        Form::Text | Form::Bytes => !matches!(
+            found,
+            "UUID" | "INT2" | "INT4" | "INT8" | "JSONB" | "TIMESTAMPTZ"
+        ),
     })
 }
 
@@ -41,12 +44,19 @@ pub(super) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub(super) fn new(selection: &'a Selection) -> Self {
-        Self { selection, names: HashMap::new() }
+        Self {
+            selection,
+            names: HashMap::new(),
+        }
     }
 
     pub(super) fn record(&mut self, row: &PgRow) -> Result<Record, sqlx::Error> {
         let selection = self.selection;
-        let mut cells = Cells { row, selection, defect: None };
+        let mut cells = Cells {
+            row,
+            selection,
+            defect: None,
+        };
         let id = cells.id(selection.id)?;
         let headers = cells.document(selection.headers)?;
         let headers = match headers.map(|json| self.headers(&json)) {
@@ -59,7 +69,9 @@ impl<'a> Reader<'a> {
         };
         let event_id = match (cells.text(selection.event_id)?, &selection.event_id_header) {
             (Some(event_id), _) => event_id.into_string().into(),
-            (None, Some(name)) => header_id(&headers, name).unwrap_or_else(|| id.to_string().into()),
+            (None, Some(name)) => {
+                header_id(&headers, name).unwrap_or_else(|| id.to_string().into())
+            }
             (None, None) => id.to_string().into(),
         };
         Ok(Record {
@@ -68,14 +80,20 @@ impl<'a> Reader<'a> {
             aggregate_type: cells.text(selection.aggregate_type)?,
             aggregate_id: cells.text(selection.aggregate_id)?,
             topic: cells.text(selection.topic)?,
-            key: cells.text(selection.key)?.map(|key| key.into_string().into()),
+            key: cells
+                .text(selection.key)?
+                .map(|key| key.into_string().into()),
             idempotency_key: cells.text(selection.idempotency_key)?,
-            version: cells.int(selection.version)?.and_then(|version| i32::try_from(version).ok()),
+            version: cells
+                .int(selection.version)?
+                .and_then(|version| i32::try_from(version).ok()),
             payload: cells.document(Some(selection.payload))?,
             headers,
             metadata: cells.document(selection.metadata)?,
             created_at: cells.time(selection.created_at)?,
-            attempts: cells.int(selection.attempts)?.map_or(0, |n| u32::try_from(n).unwrap_or(0)),
+            attempts: cells
+                .int(selection.attempts)?
+                .map_or(0, |n| u32::try_from(n).unwrap_or(0)),
             defect: cells.defect,
             id,
         })
@@ -89,7 +107,11 @@ impl<'a> Reader<'a> {
                 serde_json::Value::String(text) => text,
                 other => other.to_string(),
             };
-            let name = self.names.entry(name).or_insert_with_key(|name| name.as_str().into()).clone();
+            let name = self
+                .names
+                .entry(name)
+                .or_insert_with_key(|name| name.as_str().into())
+                .clone();
             Header { name, value }
         };
         Ok(object.into_iter().map(header).collect())
@@ -97,7 +119,10 @@ impl<'a> Reader<'a> {
 }
 
 fn header_id(headers: &[Header], name: &str) -> Option<EventId> {
-    headers.iter().find(|header| &*header.name == name).map(|header| header.value.as_str().into())
+    headers
+        .iter()
+        .find(|header| &*header.name == name)
+        .map(|header| header.value.as_str().into())
 }
 
 /// One row's values, read as they came over the wire.
@@ -120,17 +145,29 @@ impl<'a> Cells<'a> {
             return Err(sqlx::Error::Decode("a record's id is NULL".into()));
         };
         Ok(match form {
-            Form::Uuid => RecordId::Uuid(Uuid::from_slice(bytes).map_err(|e| sqlx::Error::Decode(e.into()))?),
+            Form::Uuid => {
+                RecordId::Uuid(Uuid::from_slice(bytes).map_err(|e| sqlx::Error::Decode(e.into()))?)
+            }
             Form::Int => RecordId::Int(big_endian(bytes)),
-            _ => RecordId::Text(std::str::from_utf8(bytes).map_err(|e| sqlx::Error::Decode(e.into()))?.into()),
+            _ => RecordId::Text(
+                std::str::from_utf8(bytes)
+                    .map_err(|e| sqlx::Error::Decode(e.into()))?
+                    .into(),
+            ),
         })
     }
 
     fn text(&mut self, position: Option<usize>) -> Result<Option<Box<str>>, sqlx::Error> {
-        let Some(position) = position else { return Ok(None) };
-        let Some((bytes, form)) = self.raw(position)? else { return Ok(None) };
+        let Some(position) = position else {
+            return Ok(None);
+        };
+        let Some((bytes, form)) = self.raw(position)? else {
+            return Ok(None);
+        };
         Ok(match form {
-            Form::Uuid => Uuid::from_slice(bytes).ok().map(|id| id.hyphenated().to_string().into()),
+            Form::Uuid => Uuid::from_slice(bytes)
+                .ok()
+                .map(|id| id.hyphenated().to_string().into()),
             Form::Int => Some(big_endian(bytes).to_string().into()),
             _ => match std::str::from_utf8(bytes) {
                 Ok(text) => Some(text.into()),
@@ -143,12 +180,18 @@ impl<'a> Cells<'a> {
     }
 
     fn int(&mut self, position: Option<usize>) -> Result<Option<i64>, sqlx::Error> {
-        let Some(position) = position else { return Ok(None) };
-        let Some((bytes, form)) = self.raw(position)? else { return Ok(None) };
+        let Some(position) = position else {
+            return Ok(None);
+        };
+        let Some((bytes, form)) = self.raw(position)? else {
+            return Ok(None);
+        };
         if form == Form::Int {
             return Ok(Some(big_endian(bytes)));
         }
-        let number = std::str::from_utf8(bytes).ok().and_then(|text| text.trim().parse().ok());
+        let number = std::str::from_utf8(bytes)
+            .ok()
+            .and_then(|text| text.trim().parse().ok());
         if number.is_none() {
             self.defect = Some("a column that should hold an integer does not".into());
         }
@@ -156,7 +199,9 @@ impl<'a> Cells<'a> {
     }
 
     fn document(&mut self, position: Option<usize>) -> Result<Option<Bytes>, sqlx::Error> {
-        let Some(position) = position else { return Ok(None) };
+        let Some(position) = position else {
+            return Ok(None);
+        };
         Ok(self.raw(position)?.map(|(bytes, form)| match form {
             // One byte of version stands before the text.
             Form::Jsonb => Bytes::copy_from_slice(bytes.get(1..).unwrap_or_default()),
@@ -179,7 +224,9 @@ impl<'a> Cells<'a> {
 fn big_endian(bytes: &[u8]) -> i64 {
     let negative = bytes.first().is_some_and(|byte| *byte >= 0x80);
     let start = if negative { -1 } else { 0 };
-    bytes.iter().fold(start, |value: i64, byte| value << 8 | i64::from(*byte))
+    bytes
+        .iter()
+        .fold(start, |value: i64, byte| value << 8 | i64::from(*byte))
 }
 
 #[cfg(test)]

@@ -42,9 +42,16 @@ pub(super) async fn read(
 ) -> Result<Option<Table>, sqlx::Error> {
     let name = layout.table.quoted();
     let troubles = troubles_table(&layout.table).quoted();
-    let found = sqlx::query(TABLE).bind(&name).bind(troubles).fetch_optional(&mut *connection).await?;
+    let found = sqlx::query(TABLE)
+        .bind(&name)
+        .bind(troubles)
+        .fetch_optional(&mut *connection)
+        .await?;
     let Some(row) = found else { return Ok(None) };
-    let columns = sqlx::query(COLUMNS).bind(&name).fetch_all(&mut *connection).await?;
+    let columns = sqlx::query(COLUMNS)
+        .bind(&name)
+        .fetch_all(&mut *connection)
+        .await?;
     Ok(Some(Table {
         full_name: row.try_get(0)?,
         may_delete: row.try_get(1)?,
@@ -94,9 +101,15 @@ fn kind(type_name: &str, is_enum: bool) -> Kind {
 
 /// Asks the planner whether the claim can walk an index in order, and whether that index holds pending
 /// records only: one of all records would be walked from the oldest published one on.
-pub(super) async fn has_claim_index(pool: &PgPool, writer: &Writer<'_>) -> Result<bool, sqlx::Error> {
+pub(super) async fn has_claim_index(
+    pool: &PgPool,
+    writer: &Writer<'_>,
+) -> Result<bool, sqlx::Error> {
     let plan = explain(pool, &writer.claim_probe()).await?;
-    if plan.iter().any(|node| matches!(node.kind.as_str(), "Sort" | "Seq Scan")) {
+    if plan
+        .iter()
+        .any(|node| matches!(node.kind.as_str(), "Sort" | "Seq Scan"))
+    {
         return Ok(false);
     }
     let names: Vec<String> = plan.into_iter().filter_map(|node| node.index).collect();
@@ -125,7 +138,9 @@ pub(super) async fn explain(pool: &PgPool, select: &str) -> Result<Vec<Node>, sq
          EXPLAIN (FORMAT JSON) {select}"
     );
     let (tx, rows) = Tx::begin(pool, text.into()).await?;
-    let json: String = rows.first().map_or(Ok(String::new()), |row| row.try_get_unchecked(0))?;
+    let json: String = rows
+        .first()
+        .map_or(Ok(String::new()), |row| row.try_get_unchecked(0))?;
     tx.rollback().await?;
     let plan: serde_json::Value =
         serde_json::from_str(&json).map_err(|error| sqlx::Error::Decode(error.into()))?;
@@ -136,7 +151,10 @@ pub(super) async fn explain(pool: &PgPool, select: &str) -> Result<Vec<Node>, sq
 
 fn collect(node: &serde_json::Value, nodes: &mut Vec<Node>) {
     let text = |name: &str| node[name].as_str().map(ToOwned::to_owned);
-    nodes.push(Node { kind: text("Node Type").unwrap_or_default(), index: text("Index Name") });
+    nodes.push(Node {
+        kind: text("Node Type").unwrap_or_default(),
+        index: text("Index Name"),
+    });
     for child in node["Plans"].as_array().into_iter().flatten() {
         collect(child, nodes);
     }

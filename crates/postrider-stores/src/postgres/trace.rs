@@ -11,7 +11,12 @@ pub(super) fn current() -> Option<Trace> {
     let span = context.span().span_context().clone();
     span.is_valid().then(|| Trace {
         trace_id: span.trace_id().to_string(),
-        traceparent: format!("00-{}-{}-{:02x}", span.trace_id(), span.span_id(), span.trace_flags()),
+        traceparent: format!(
+            "00-{}-{}-{:02x}",
+            span.trace_id(),
+            span.span_id(),
+            span.trace_flags()
+        ),
     })
 }
 

@@ -16,9 +16,17 @@ pub(super) struct Tx {
 impl Tx {
     /// Sends `begin`, any number of statements of which the first begins a transaction, and gives the
     /// rows that they return.
-    pub(super) async fn begin(pool: &PgPool, begin: Arc<str>) -> Result<(Self, Vec<PgRow>), sqlx::Error> {
-        let mut tx = Self { connection: pool.acquire().await?, ended: false };
-        let rows = sqlx::raw_sql(AssertSqlSafe(begin)).fetch_all(&mut *tx.connection).await?;
+    pub(super) async fn begin(
+        pool: &PgPool,
+        begin: Arc<str>,
+    ) -> Result<(Self, Vec<PgRow>), sqlx::Error> {
+        let mut tx = Self {
+            connection: pool.acquire().await?,
+            ended: false,
+        };
+        let rows = sqlx::raw_sql(AssertSqlSafe(begin))
+            .fetch_all(&mut *tx.connection)
+            .await?;
         Ok((tx, rows))
     }
 

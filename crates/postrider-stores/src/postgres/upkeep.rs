@@ -15,11 +15,17 @@ pub(super) async fn purge(
     keep: Duration,
     limit: u32,
 ) -> Result<u64, StoreError> {
-    let Some(purge) = &ready.statements.purge else { return Ok(0) };
+    let Some(purge) = &ready.statements.purge else {
+        return Ok(0);
+    };
     let failed = store_error("purge published records", &inner.name());
     let keep = i64::try_from(keep.as_micros()).unwrap_or(i64::MAX);
     let purge = query(purge).bind(i64::from(limit)).bind(keep);
-    Ok(purge.execute(&inner.pool).await.map_err(&failed)?.rows_affected())
+    Ok(purge
+        .execute(&inner.pool)
+        .await
+        .map_err(&failed)?
+        .rows_affected())
 }
 
 pub(super) async fn backlog(inner: &Inner, ready: &Ready) -> Result<Backlog, StoreError> {
@@ -44,5 +50,7 @@ pub(super) async fn backlog(inner: &Inner, ready: &Ready) -> Result<Backlog, Sto
 
 pub(super) async fn ping(pool: &PgPool) -> Result<(), StoreError> {
     let answered = sqlx::query("SELECT 1").execute(pool).await;
-    answered.map(drop).map_err(store_error("reach the database", "it"))
+    answered
+        .map(drop)
+        .map_err(store_error("reach the database", "it"))
 }

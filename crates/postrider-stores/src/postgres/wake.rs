@@ -31,7 +31,10 @@ impl Wake {
             .connect_lazy_with((*pool.connect_options()).clone());
         let channel = channel(&table.name);
         let task = tokio::spawn(listen(own, channel, notify.clone()));
-        Self { notify, _listening: AbortOnDropHandle::new(task) }
+        Self {
+            notify,
+            _listening: AbortOnDropHandle::new(task),
+        }
     }
 
     /// Returns when records may have come since the last call.
@@ -44,7 +47,10 @@ impl Wake {
 pub(super) fn channel(table: &Identifier) -> String {
     const PREFIX: &str = "postrider_";
     let name = table.as_str();
-    format!("{PREFIX}{}", &name[..name.floor_char_boundary(63 - PREFIX.len())])
+    format!(
+        "{PREFIX}{}",
+        &name[..name.floor_char_boundary(63 - PREFIX.len())]
+    )
 }
 
 async fn listen(pool: PgPool, channel: String, notify: Arc<Notify>) {

@@ -37,8 +37,10 @@ pub(crate) const POSTGRES: Dialect = Dialect {
     among: |value, parameter, sql_type| format!("{value} = ANY(${parameter}::{sql_type}[])"),
     values: |parameter, sql_type| format!("SELECT unnest(${parameter}::{sql_type}[])"),
     rows: |parameters| {
-        let lists: Vec<String> =
-            parameters.iter().map(|(number, sql_type)| format!("${number}::{sql_type}[]")).collect();
+        let lists: Vec<String> = parameters
+            .iter()
+            .map(|(number, sql_type)| format!("${number}::{sql_type}[]"))
+            .collect();
         format!("unnest({})", lists.join(", "))
     },
     after: |time, micros| format!("{time} + {micros} * interval '1 microsecond'"),

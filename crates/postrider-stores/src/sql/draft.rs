@@ -103,11 +103,23 @@ impl<'e> Drafting<'e> {
             }
             if values.iter().any(Option::is_some) {
                 let sql_type = self.table.sql_type(name).into();
-                columns.push(DraftColumn { name, kind: self.table.kind(name), sql_type, values });
+                columns.push(DraftColumn {
+                    name,
+                    kind: self.table.kind(name),
+                    sql_type,
+                    values,
+                });
             }
         }
-        let event_ids = events.iter().map(|event| self.event_id(event)).collect::<Result<_, _>>()?;
-        Ok(Drafts { columns, stamped: self.is_stamped(), event_ids })
+        let event_ids = events
+            .iter()
+            .map(|event| self.event_id(event))
+            .collect::<Result<_, _>>()?;
+        Ok(Drafts {
+            columns,
+            stamped: self.is_stamped(),
+            event_ids,
+        })
     }
 
     /// Which field goes to which column. A column that plays two roles is written once.
@@ -140,7 +152,10 @@ impl<'e> Drafting<'e> {
 
     fn is_stamped(self) -> bool {
         let created_at = &self.layout.columns.created_at;
-        let defaulted = self.table.column(created_at).is_some_and(|column| column.default.is_some());
+        let defaulted = self
+            .table
+            .column(created_at)
+            .is_some_and(|column| column.default.is_some());
         self.layout.order.contains(created_at) || !defaulted
     }
 
@@ -155,7 +170,9 @@ impl<'e> Drafting<'e> {
             Field::EventId => Some(bytes(self.event_id(event)?)),
             Field::EventType => Some(bytes(event.event_type.as_str().into())),
             Field::AggregateType => text(&event.aggregate_type),
-            Field::AggregateId if self.shares_key() => text(&event.aggregate_id).or(text(&event.key)),
+            Field::AggregateId if self.shares_key() => {
+                text(&event.aggregate_id).or(text(&event.key))
+            }
             Field::AggregateId => text(&event.aggregate_id),
             Field::Topic => self.topic(event, route)?.map(bytes),
             Field::Key => text(&event.key),
@@ -209,10 +226,14 @@ impl<'e> Drafting<'e> {
         }
         let id = self.event_id(event)?;
         if id == event.id.as_str() {
-            return Ok(Some(envelope::at_emit(self.layout.envelope, event, self.now)?.into()));
+            return Ok(Some(
+                envelope::at_emit(self.layout.envelope, event, self.now)?.into(),
+            ));
         }
         let event = event.clone().with_id(&*id);
-        Ok(Some(envelope::at_emit(self.layout.envelope, &event, self.now)?.into()))
+        Ok(Some(
+            envelope::at_emit(self.layout.envelope, &event, self.now)?.into(),
+        ))
     }
 
     fn headers(self, event: &Event) -> Map<String, Value> {
@@ -251,23 +272,42 @@ impl<'e> Drafting<'e> {
     fn refuse_unplaced(self, event: &Event) -> Result<(), EmitError> {
         let columns = &self.layout.columns;
         let in_envelope = self.layout.envelope == EnvelopeKind::Packfinderz;
-        let metadata = columns.metadata.as_ref().and_then(|column| self.table.column(column));
+        let metadata = columns
+            .metadata
+            .as_ref()
+            .and_then(|column| self.table.column(column));
         let no_column = "it has no column for it";
         let unplaced = [
-            ("aggregate_type", event.aggregate_type.is_some() && columns.aggregate_type.is_none()),
-            ("aggregate_id", event.aggregate_id.is_some() && columns.aggregate_id.is_none()),
+            (
+                "aggregate_type",
+                event.aggregate_type.is_some() && columns.aggregate_type.is_none(),
+            ),
+            (
+                "aggregate_id",
+                event.aggregate_id.is_some() && columns.aggregate_id.is_none(),
+            ),
             ("topic", event.topic.is_some() && columns.topic.is_none()),
             ("key", event.key.is_some() && columns.key.is_none()),
-            ("idempotency_key", event.idempotency_key.is_some() && columns.idempotency_key.is_none()),
-            ("version", event.version != 1 && columns.version.is_none() && !in_envelope),
+            (
+                "idempotency_key",
+                event.idempotency_key.is_some() && columns.idempotency_key.is_none(),
+            ),
+            (
+                "version",
+                event.version != 1 && columns.version.is_none() && !in_envelope,
+            ),
             ("actor", event.actor.is_some() && !in_envelope),
-            ("headers", !event.headers.is_empty() && columns.headers.is_none()),
+            (
+                "headers",
+                !event.headers.is_empty() && columns.headers.is_none(),
+            ),
             ("metadata", !event.metadata.is_empty() && metadata.is_none()),
         ];
         if let Some((field, _)) = unplaced.into_iter().find(|(_, unplaced)| *unplaced) {
             return Err(self.no_place(field, no_column));
         }
-        let two_keys = event.key.is_some() && event.aggregate_id.is_some() && event.key != event.aggregate_id;
+        let two_keys =
+            event.key.is_some() && event.aggregate_id.is_some() && event.key != event.aggregate_id;
         if self.shares_key() && two_keys {
             return Err(self.no_place("key", "it uses `aggregate_id` as the key, and they differ"));
         }
@@ -280,8 +320,14 @@ impl<'e> Drafting<'e> {
         column: &Identifier,
         value: Option<Bytes<'e>>,
     ) -> Result<Option<Bytes<'e>>, EmitError> {
-        let (Some(value), Some(found)) = (value, self.table.column(column)) else { return Ok(None) };
-        let unfit = |reason| EmitError::Unfit { field: field.name(), column: column.to_string(), reason };
+        let (Some(value), Some(found)) = (value, self.table.column(column)) else {
+            return Ok(None);
+        };
+        let unfit = |reason| EmitError::Unfit {
+            field: field.name(),
+            column: column.to_string(),
+            reason,
+        };
         fit(value, found).map(Some).map_err(unfit)
     }
 
@@ -292,7 +338,9 @@ impl<'e> Drafting<'e> {
         column: &Identifier,
         named: bool,
     ) -> Result<(), EmitError> {
-        let Some(found) = self.table.column(column) else { return Ok(()) };
+        let Some(found) = self.table.column(column) else {
+            return Ok(());
+        };
         if found.nullable || (found.default.is_some() && !named) {
             return Ok(());
         }
@@ -301,11 +349,19 @@ impl<'e> Drafting<'e> {
 
     fn missing(self, field: Field, reason: &str) -> EmitError {
         let layout = self.layout.name.clone();
-        EmitError::Missing { layout, field: field.name(), reason: reason.into() }
+        EmitError::Missing {
+            layout,
+            field: field.name(),
+            reason: reason.into(),
+        }
     }
 
     fn no_place(self, field: &'static str, reason: &str) -> EmitError {
-        EmitError::NoPlace { layout: self.layout.name.clone(), field, reason: reason.into() }
+        EmitError::NoPlace {
+            layout: self.layout.name.clone(),
+            field,
+            reason: reason.into(),
+        }
     }
 }
 

@@ -17,14 +17,21 @@ pub(crate) fn fit<'e>(value: Cow<'e, [u8]>, column: &Column) -> Result<Cow<'e, [
         Kind::Uuid => {
             let id = Uuid::parse_str(text(&value)?).map_err(|_| "not a UUID".to_owned())?;
             let canonical = id.hyphenated().to_string();
-            return Ok(if value[..] == *canonical.as_bytes() { value } else { canonical.into_bytes().into() });
+            return Ok(if value[..] == *canonical.as_bytes() {
+                value
+            } else {
+                canonical.into_bytes().into()
+            });
         }
         Kind::Int => integer(text(&value)?, &column.sql_type)?,
         Kind::Enum => {
             let word = text(&value)?;
             if !column.labels.iter().any(|label| label == word) {
                 let word = bounded(word, 100);
-                return Err(format!("{word:?} is not one of {}", column.labels.join(", ")));
+                return Err(format!(
+                    "{word:?} is not one of {}",
+                    column.labels.join(", ")
+                ));
             }
         }
         Kind::Text | Kind::Bool | Kind::Time | Kind::LocalTime | Kind::Other => {
@@ -52,5 +59,9 @@ fn integer(text: &str, sql_type: &str) -> Result<(), String> {
         "integer" => i32::try_from(number).is_ok(),
         _ => true,
     };
-    if fits { Ok(()) } else { Err(format!("{number} is out of range for {sql_type}")) }
+    if fits {
+        Ok(())
+    } else {
+        Err(format!("{number} is out of range for {sql_type}"))
+    }
 }

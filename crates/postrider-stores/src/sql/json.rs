@@ -19,12 +19,15 @@ pub(crate) enum Kept {
 
 /// The text of a JSON value, or why the column would refuse it.
 pub(crate) fn check(text: &[u8], kept: Kept) -> Result<&str, String> {
-    let value: &RawValue = serde_json::from_slice(text).map_err(|error| format!("not JSON: {error}"))?;
+    let value: &RawValue =
+        serde_json::from_slice(text).map_err(|error| format!("not JSON: {error}"))?;
     let bytes = value.get().as_bytes();
     let (mut at, mut depth) = (0, 0);
     while let Some(&byte) = bytes.get(at) {
         depth = match byte {
-            b'{' | b'[' if depth == DEPTH_MAX => return Err(format!("nested over {DEPTH_MAX} deep")),
+            b'{' | b'[' if depth == DEPTH_MAX => {
+                return Err(format!("nested over {DEPTH_MAX} deep"));
+            }
             b'{' | b'[' => depth + 1,
             b'}' | b']' => depth - 1,
             _ => depth,
@@ -57,7 +60,9 @@ fn string_end(bytes: &[u8], start: usize, kept: Kept) -> Result<usize, String> {
 fn unicode_end(bytes: &[u8], at: usize) -> Result<usize, String> {
     match code(bytes, at) {
         Some(0) => Err(r"has \u0000, which the column cannot hold".into()),
-        Some(0xd800..=0xdbff) if matches!(code(bytes, at + 6), Some(0xdc00..=0xdfff)) => Ok(at + 12),
+        Some(0xd800..=0xdbff) if matches!(code(bytes, at + 6), Some(0xdc00..=0xdfff)) => {
+            Ok(at + 12)
+        }
         Some(0xd800..=0xdfff) | None => Err("has half of a surrogate pair".into()),
         Some(_) => Ok(at + 6),
     }
@@ -74,10 +79,17 @@ fn number_end(bytes: &[u8], start: usize) -> Result<usize, String> {
         .take_while(|byte| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E'))
         .count();
     let number = &bytes[start..start + length];
-    let exponent = number.iter().position(|byte| matches!(byte, b'e' | b'E')).map(|e| &number[e + 1..]);
+    let exponent = number
+        .iter()
+        .position(|byte| matches!(byte, b'e' | b'E'))
+        .map(|e| &number[e + 1..]);
     let fits = exponent.is_none_or(|digits| {
-        let digits = std::str::from_utf8(digits).unwrap_or_default().trim_start_matches(['+', '-']);
-        digits.parse().is_ok_and(|exponent: u32| exponent <= EXPONENT_MAX)
+        let digits = std::str::from_utf8(digits)
+            .unwrap_or_default()
+            .trim_start_matches(['+', '-']);
+        digits
+            .parse()
+            .is_ok_and(|exponent: u32| exponent <= EXPONENT_MAX)
     });
     if fits && length <= NUMBER_BYTES_MAX {
         return Ok(start + length);
@@ -92,7 +104,13 @@ mod tests {
     #[test]
     fn what_jsonb_refuses_is_refused_for_it_alone() {
         let many = "9".repeat(5000);
-        for bad in [r#"{"a":"\u0000"}"#, r#"["\ud800"]"#, r#"["\udc00\ud800"]"#, "1e5000", &many] {
+        for bad in [
+            r#"{"a":"\u0000"}"#,
+            r#"["\ud800"]"#,
+            r#"["\udc00\ud800"]"#,
+            "1e5000",
+            &many,
+        ] {
             assert_eq!(check(bad.as_bytes(), Kept::AsText), Ok(bad));
             assert!(check(bad.as_bytes(), Kept::Parsed).is_err(), "{bad}");
         }
@@ -100,7 +118,11 @@ mod tests {
 
     #[test]
     fn what_jsonb_takes_is_taken() {
-        for good in [r#"{"a":"\\u0000 \ud83d\ude00 \u0001","b":[-1.5e+10,0]}"#, "null", r#""[\"""#] {
+        for good in [
+            r#"{"a":"\\u0000 \ud83d\ude00 \u0001","b":[-1.5e+10,0]}"#,
+            "null",
+            r#""[\"""#,
+        ] {
             assert_eq!(check(good.as_bytes(), Kept::Parsed), Ok(good));
         }
     }

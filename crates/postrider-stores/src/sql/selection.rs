@@ -49,7 +49,11 @@ pub(crate) struct Selection {
 impl Selection {
     pub(crate) fn new(layout: &Layout, table: &Table, dialect: &Dialect) -> Self {
         let columns = &layout.columns;
-        let mut picked = Picked { table, dialect, columns: Vec::new() };
+        let mut picked = Picked {
+            table,
+            dialect,
+            columns: Vec::new(),
+        };
         Self {
             id: picked.value(&columns.id),
             event_id: picked.maybe(columns.event_id.as_ref()),
@@ -75,8 +79,12 @@ impl Selection {
 
     /// The select list, with the names that [`Selection::names`] gives.
     pub(crate) fn list(&self) -> String {
-        let named: Vec<String> =
-            self.columns.iter().enumerate().map(|(n, c)| format!("{} AS c{n}", c.expression)).collect();
+        let named: Vec<String> = self
+            .columns
+            .iter()
+            .enumerate()
+            .map(|(n, c)| format!("{} AS c{n}", c.expression))
+            .collect();
         named.join(", ")
     }
 

@@ -75,7 +75,9 @@ impl Table {
     }
 
     pub(crate) fn column(&self, name: &Identifier) -> Option<&Column> {
-        self.columns.iter().find(|column| column.name == name.as_str())
+        self.columns
+            .iter()
+            .find(|column| column.name == name.as_str())
     }
 
     pub(crate) fn kind(&self, name: &Identifier) -> Kind {

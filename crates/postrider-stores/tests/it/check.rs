@@ -1,33 +1,52 @@
 //! What `check` finds, and what makes claims refuse.
 
 use postrider_core::{DeadLetters as _, Fate, OutboxStore, Share, StoreError, Want};
-use postrider_stores::postgres::{Finding, InitOptions, Level, Options, PgPool, PostgresStore, init};
+use postrider_stores::postgres::{
+    Finding, InitOptions, Level, Options, PgPool, PostgresStore, init,
+};
 use postrider_testkit::database::{Database, fresh_schema};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use crate::world::{World, layout, world, world_with};
 
-const ALL: Want = Want { limit: 100, share: Share::ALL };
+const ALL: Want = Want {
+    limit: 100,
+    share: Share::ALL,
+};
 
 fn store(database: &Database, preset: &str, overrides: &str) -> PostgresStore {
-    PostgresStore::new(database.pool.clone(), Options::new(layout(preset, overrides)))
+    PostgresStore::new(
+        database.pool.clone(),
+        Options::new(layout(preset, overrides)),
+    )
 }
 
 /// The one finding about a subject.
 fn about<'a>(findings: &'a [Finding], subject: &str) -> &'a Finding {
-    let found = findings.iter().find(|finding| finding.subject.contains(subject));
+    let found = findings
+        .iter()
+        .find(|finding| finding.subject.contains(subject));
     found.unwrap_or_else(|| panic!("nothing about {subject} in {findings:#?}"))
 }
 
 /// Claims refuse with the same words.
 async fn refuses(store: &PostgresStore, words: &[&str]) -> Vec<Finding> {
     let findings = store.check().await.unwrap();
-    let errors: Vec<&Finding> = findings.iter().filter(|finding| finding.level == Level::Error).collect();
+    let errors: Vec<&Finding> = findings
+        .iter()
+        .filter(|finding| finding.level == Level::Error)
+        .collect();
     assert!(!errors.is_empty(), "{findings:#?}");
-    for result in [store.claim(ALL).await.map(drop), store.backlog().await.map(drop)] {
+    for result in [
+        store.claim(ALL).await.map(drop),
+        store.backlog().await.map(drop),
+    ] {
         match result {
             Err(StoreError::Mismatch(text)) => {
-                assert!(errors.iter().all(|finding| text.contains(&finding.message)), "{text}");
+                assert!(
+                    errors.iter().all(|finding| text.contains(&finding.message)),
+                    "{text}"
+                );
                 assert!(words.iter().all(|word| text.contains(word)), "{text}");
             }
             other => panic!("{other:?}"),
@@ -47,11 +66,29 @@ async fn a_fresh_table_has_nothing_wrong() {
 #[tokio::test]
 async fn a_missing_table_or_column_is_named_with_what_was_found() {
     let database = fresh_schema().await;
-    refuses(&store(&database, "gopipe", ""), &["table outbox does not exist", "postrider init"]).await;
-    init(&database.pool, &layout("talkie", ""), &InitOptions::default()).await.unwrap();
+    refuses(
+        &store(&database, "gopipe", ""),
+        &["table outbox does not exist", "postrider init"],
+    )
+    .await;
+    init(
+        &database.pool,
+        &layout("talkie", ""),
+        &InitOptions::default(),
+    )
+    .await
+    .unwrap();
     let wrong = store(&database, "gopipe", "");
-    let findings = refuses(&wrong, &["column data (as payload)", "payload_json, status"]).await;
-    assert!(findings.iter().any(|finding| finding.subject == "published"));
+    let findings = refuses(
+        &wrong,
+        &["column data (as payload)", "payload_json, status"],
+    )
+    .await;
+    assert!(
+        findings
+            .iter()
+            .any(|finding| finding.subject == "published")
+    );
 }
 
 #[tokio::test]
@@ -60,7 +97,11 @@ async fn a_column_of_the_wrong_type_is_named_with_both_types() {
                  aggregate_id uuid, payload_json json, created_at bigint, published_at boolean, attempt_count text, last_error text)";
     let world = world_with("gopipe", "", table).await;
     let store = store(&world.database, "packfinderz", "");
-    let words = ["created_at) to be timestamptz or timestamp, but it is bigint", "published_at", "attempt_count"];
+    let words = [
+        "created_at) to be timestamptz or timestamp, but it is bigint",
+        "published_at",
+        "attempt_count",
+    ];
     refuses(&store, &words).await;
 }
 
@@ -77,8 +118,15 @@ async fn a_status_type_must_know_every_word() {
 #[tokio::test]
 async fn the_side_table_is_asked_for_where_it_is_needed() {
     let world = world("polyshop", "").await;
-    world.database.execute("DROP TABLE postrider_troubles").await;
-    refuses(&world.store(), &["postrider_troubles does not exist", "run `postrider init`"]).await;
+    world
+        .database
+        .execute("DROP TABLE postrider_troubles")
+        .await;
+    refuses(
+        &world.store(),
+        &["postrider_troubles does not exist", "run `postrider init`"],
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -97,8 +145,16 @@ async fn a_missing_index_is_a_warning_whose_remedy_works() {
                             AND indexname LIKE '%postrider\\_%' AND tablename <> 'postrider_troubles' LOOP EXECUTE 'DROP INDEX ' || quote_ident(i); END LOOP; END $$";
         world.database.execute(drop_indexes).await;
         let missing = warnings(&world).await;
-        let expected = if ordered && matches!(preset, "packfinderz" | "talkie") { 2 } else { 1 };
-        assert_eq!(missing.len(), expected, "{preset} {overrides}: {missing:#?}");
+        let expected = if ordered && matches!(preset, "packfinderz" | "talkie") {
+            2
+        } else {
+            1
+        };
+        assert_eq!(
+            missing.len(),
+            expected,
+            "{preset} {overrides}: {missing:#?}"
+        );
         for finding in missing {
             let remedy = finding.remedy.unwrap();
             assert!(remedy.starts_with("CREATE INDEX CONCURRENTLY "), "{remedy}");
@@ -110,7 +166,10 @@ async fn a_missing_index_is_a_warning_whose_remedy_works() {
 
 async fn warnings(world: &World) -> Vec<Finding> {
     let findings = world.store().check().await.unwrap();
-    findings.into_iter().filter(|finding| finding.message.contains("index")).collect()
+    findings
+        .into_iter()
+        .filter(|finding| finding.message.contains("index"))
+        .collect()
 }
 
 #[tokio::test]
@@ -124,14 +183,24 @@ async fn what_reorders_or_loses_events_is_a_warning() {
                  at timestamptz NOT NULL DEFAULT now())";
     let own = "table = 'own'\nclaim = 'hold'\norder = ['n']\nordering = 'key'\ntopic = 't'\n\
                [columns]\nid = 'n'\nkey = 'k'\npayload = 'p'\ncreated_at = 'at'\n[state]\nkind = 'delete'";
-    let world = world_with("custom", own, table).await.with_session(&[("synchronous_commit", "off")]);
+    let world = world_with("custom", own, table)
+        .await
+        .with_session(&[("synchronous_commit", "off")]);
     let findings = world.store().check().await.unwrap();
     assert!(about(&findings, "n").message.contains("CACHE"));
-    assert!(about(&findings, "synchronous_commit").message.contains("lose"));
+    assert!(
+        about(&findings, "synchronous_commit")
+            .message
+            .contains("lose")
+    );
     let identity = "CREATE TABLE own (n bigint GENERATED ALWAYS AS IDENTITY (CACHE 7) PRIMARY KEY, k text, p json, \
                     at timestamptz NOT NULL DEFAULT now())";
     let world = world_with("custom", own, identity).await;
-    assert!(about(&world.store().check().await.unwrap(), "n").message.contains("CACHE"));
+    assert!(
+        about(&world.store().check().await.unwrap(), "n")
+            .message
+            .contains("CACHE")
+    );
 }
 
 /// A role of the test's own, and a pool that is this role.
@@ -143,17 +212,30 @@ struct Role<'a> {
 
 async fn role<'a>(database: &'a Database, grants: &str) -> Role<'a> {
     let name = format!("{}_role", database.schema);
-    database.execute(&format!("CREATE ROLE {name} LOGIN; GRANT USAGE ON SCHEMA {} TO {name}", database.schema)).await;
+    database
+        .execute(&format!(
+            "CREATE ROLE {name} LOGIN; GRANT USAGE ON SCHEMA {} TO {name}",
+            database.schema
+        ))
+        .await;
     database.execute(&grants.replace("ROLE", &name)).await;
     let options: PgConnectOptions = database.url.parse().unwrap();
-    let pool = PgPoolOptions::new().max_connections(8).connect_lazy_with(options.username(&name));
-    Role { name, database, pool }
+    let pool = PgPoolOptions::new()
+        .max_connections(8)
+        .connect_lazy_with(options.username(&name));
+    Role {
+        name,
+        database,
+        pool,
+    }
 }
 
 impl Role<'_> {
     async fn end(self) {
         self.pool.close().await;
-        self.database.execute(&format!("DROP OWNED BY {0}; DROP ROLE {0}", self.name)).await;
+        self.database
+            .execute(&format!("DROP OWNED BY {0}; DROP ROLE {0}", self.name))
+            .await;
     }
 }
 
@@ -164,7 +246,12 @@ async fn three_columns_are_all_that_a_packfinderz_relay_needs_to_write() {
     let grants = "GRANT SELECT ON outbox_events TO ROLE; GRANT UPDATE (published_at, attempt_count, last_error) ON outbox_events TO ROLE";
     let role = role(&world.database, grants).await;
     let store = PostgresStore::new(role.pool.clone(), Options::new(world.layout.clone()));
-    let errors = store.check().await.unwrap().into_iter().filter(|finding| finding.level == Level::Error);
+    let errors = store
+        .check()
+        .await
+        .unwrap()
+        .into_iter()
+        .filter(|finding| finding.level == Level::Error);
     assert_eq!(errors.count(), 0);
     let mut ids = Vec::new();
     for (n, key) in ["a", "b", "c", "d"].into_iter().enumerate() {
@@ -173,8 +260,15 @@ async fn three_columns_are_all_that_a_packfinderz_relay_needs_to_write() {
     let claim = store.claim(ALL).await.unwrap().unwrap();
     let fates = [
         Fate::Published,
-        Fate::Retry { attempts: 1, after: std::time::Duration::ZERO, error: "no".into() },
-        Fate::Dead { attempts: 1, error: "never".into() },
+        Fate::Retry {
+            attempts: 1,
+            after: std::time::Duration::ZERO,
+            error: "no".into(),
+        },
+        Fate::Dead {
+            attempts: 1,
+            error: "never".into(),
+        },
         Fate::Released,
     ];
     claim.settle(&fates).await.unwrap();
@@ -182,7 +276,9 @@ async fn three_columns_are_all_that_a_packfinderz_relay_needs_to_write() {
     assert_eq!((backlog.pending, backlog.dead), (2, 1));
     assert_eq!(store.resend(&ids[2..3]).await.unwrap(), 1);
     match store.discard(&ids).await {
-        Err(StoreError::Refused { reason, .. }) => assert!(reason.contains("postrider check"), "{reason}"),
+        Err(StoreError::Refused { reason, .. }) => {
+            assert!(reason.contains("postrider check"), "{reason}")
+        }
         other => panic!("{other:?}"),
     }
     role.end().await;
@@ -191,9 +287,18 @@ async fn three_columns_are_all_that_a_packfinderz_relay_needs_to_write() {
 #[tokio::test]
 async fn a_missing_privilege_is_named_with_the_grant_that_gives_it() {
     let world = world("polyshop", "").await;
-    let role = role(&world.database, "GRANT SELECT (id, payload) ON outbox_events TO ROLE").await;
+    let role = role(
+        &world.database,
+        "GRANT SELECT (id, payload) ON outbox_events TO ROLE",
+    )
+    .await;
     let store = PostgresStore::new(role.pool.clone(), Options::new(world.layout.clone()));
-    let words = ["lacks SELECT on", "lacks UPDATE on", "\"processed\"", "may not use table postrider_troubles"];
+    let words = [
+        "lacks SELECT on",
+        "lacks UPDATE on",
+        "\"processed\"",
+        "may not use table postrider_troubles",
+    ];
     let findings = refuses(&store, &words).await;
     for finding in findings {
         world.database.execute(&finding.remedy.unwrap()).await;

@@ -2,19 +2,26 @@
 
 use std::time::{Duration, Instant};
 
-use postrider_core::{Claim, Fate, OutboxStore, Share, StoreError, Want};
-use postrider_stores::postgres::{Options, PostgresStore, connect};
+use postrider_core::{
+    Claim, DeadFilter, DeadLetters as _, Event, Fate, OutboxStore, Share, StoreError, Want,
+};
+use postrider_stores::postgres::{InitOptions, Options, Outbox, PostgresStore, connect, init};
 use postrider_testkit::eventually;
 use sqlx::postgres::PgPoolOptions;
 
 use crate::world::{World, layout, world};
 
-const ALL: Want = Want { limit: 100, share: Share::ALL };
+const ALL: Want = Want {
+    limit: 100,
+    share: Share::ALL,
+};
 
 async fn claim_soon(store: &PostgresStore) -> Box<dyn Claim> {
-    eventually("records can be claimed", async || match store.claim(ALL).await {
-        Ok(Some(claim)) => Ok(claim),
-        other => Err(format!("{:?}", other.map(|_| "nothing"))),
+    eventually("records can be claimed", async || {
+        match store.claim(ALL).await {
+            Ok(Some(claim)) => Ok(claim),
+            other => Err(format!("{:?}", other.map(|_| "nothing"))),
+        }
     })
     .await
 }
@@ -36,7 +43,11 @@ async fn a_database_that_is_down_is_unavailable_and_a_bad_url_is_not_shown() {
     let store = PostgresStore::new(pool, Options::new(layout("gopipe", "")));
     is_unavailable(store.claim(ALL).await);
     is_unavailable(store.ping().await);
-    for url in ["postgres://postgres:secret@localhost:port/x", "secret", "postgres://u:secret@h/x?sslmode=bogus"] {
+    for url in [
+        "postgres://postgres:secret@localhost:port/x",
+        "secret",
+        "postgres://u:secret@h/x?sslmode=bogus",
+    ] {
         if let Err(error) = connect(url, 1) {
             let text = format!("{error} {error:?}");
             assert!(!text.contains("secret"), "{text}");
@@ -46,7 +57,9 @@ async fn a_database_that_is_down_is_unavailable_and_a_bad_url_is_not_shown() {
 
 #[tokio::test]
 async fn a_connection_that_is_cut_frees_its_claim_and_the_store_goes_on() {
-    let world = world("polyshop", "").await.with_session(&[("application_name", "cut_me")]);
+    let world = world("polyshop", "")
+        .await
+        .with_session(&[("application_name", "cut_me")]);
     world.emit(world.event(Some("k"), 1)).await;
     let store = world.store();
     let claim = claim_soon(&store).await;
@@ -61,7 +74,9 @@ async fn a_connection_that_is_cut_frees_its_claim_and_the_store_goes_on() {
 
 #[tokio::test]
 async fn a_read_only_database_is_unavailable() {
-    let world = world("gopipe", "").await.with_session(&[("default_transaction_read_only", "on")]);
+    let world = world("gopipe", "")
+        .await
+        .with_session(&[("default_transaction_read_only", "on")]);
     world.emit(world.event(None, 1)).await;
     is_unavailable(world.store().claim(ALL).await);
 }
@@ -76,11 +91,18 @@ async fn a_lock_that_settling_would_meet_is_met_before_anything_is_published() {
         // What CREATE INDEX takes: it lets rows be locked, and keeps them from being changed.
         let mut other = world.database.pool.begin().await.unwrap();
         let lock = format!("LOCK TABLE {} IN SHARE MODE", world.layout.table.quoted());
-        sqlx::query(sqlx::AssertSqlSafe(lock)).execute(&mut *other).await.unwrap();
+        sqlx::query(sqlx::AssertSqlSafe(lock))
+            .execute(&mut *other)
+            .await
+            .unwrap();
         let reason = is_unavailable(store.claim(ALL).await);
         assert!(reason.contains("lock"), "{reason}");
         other.rollback().await.unwrap();
-        claim_soon(&store).await.settle(&[Fate::Published]).await.unwrap();
+        claim_soon(&store)
+            .await
+            .settle(&[Fate::Published])
+            .await
+            .unwrap();
     }
 }
 
@@ -102,18 +124,30 @@ async fn a_migration_under_a_running_relay_is_noticed_both_ways() {
     world.emit(world.event(Some("k"), 1)).await;
     let store = world.store();
     drop(claim_soon(&store).await);
-    let rename = |from: &str, to: &str| format!("ALTER TABLE outbox_events RENAME COLUMN {from} TO {to}");
+    let rename =
+        |from: &str, to: &str| format!("ALTER TABLE outbox_events RENAME COLUMN {from} TO {to}");
     world.database.execute(&rename("payload", "body")).await;
-    assert!(matches!(store.claim(ALL).await, Err(StoreError::Mismatch(_))));
+    assert!(matches!(
+        store.claim(ALL).await,
+        Err(StoreError::Mismatch(_))
+    ));
     match store.claim(ALL).await {
-        Err(StoreError::Mismatch(text)) => assert!(text.contains("column payload (as payload)"), "{text}"),
+        Err(StoreError::Mismatch(text)) => {
+            assert!(text.contains("column payload (as payload)"), "{text}")
+        }
         other => panic!("{:?}", other.map(|_| ())),
     }
     world.database.execute(&rename("body", "payload")).await;
     drop(claim_soon(&store).await);
-    world.database.execute("ALTER TABLE outbox_events ALTER payload TYPE jsonb").await;
+    world
+        .database
+        .execute("ALTER TABLE outbox_events ALTER payload TYPE jsonb")
+        .await;
     let claim = claim_soon(&store).await;
-    assert_eq!(claim.records()[0].payload.as_deref(), Some(&b"{\"n\": 1}"[..]));
+    assert_eq!(
+        claim.records()[0].payload.as_deref(),
+        Some(&b"{\"n\": 1}"[..])
+    );
     claim.settle(&[Fate::Published]).await.unwrap();
 }
 
@@ -121,13 +155,22 @@ async fn a_migration_under_a_running_relay_is_noticed_both_ways() {
 async fn a_row_that_makes_no_sense_is_a_defect_of_its_own() {
     let world = world("gopipe", "").await;
     world.emit(world.event(None, 1)).await;
-    let insert = "INSERT INTO outbox (topic, event_type, data, attributes) VALUES ('t', 'e', '{}', '[1]')";
+    let insert =
+        "INSERT INTO outbox (topic, event_type, data, attributes) VALUES ('t', 'e', '{}', '[1]')";
     world.database.execute(insert).await;
     world.emit(world.event(None, 2)).await;
     let claim = claim_soon(&world.store()).await;
-    let defects: Vec<bool> = claim.records().iter().map(|record| record.defect.is_some()).collect();
+    let defects: Vec<bool> = claim
+        .records()
+        .iter()
+        .map(|record| record.defect.is_some())
+        .collect();
     assert_eq!(defects, [false, true, false]);
-    assert_eq!(claim.records()[1].event_id.as_str(), "2", "the record's id where there is no other");
+    assert_eq!(
+        claim.records()[1].event_id.as_str(),
+        "2",
+        "the record's id where there is no other"
+    );
 }
 
 #[tokio::test]
@@ -138,7 +181,9 @@ async fn a_record_that_was_set_back_or_deleted_by_hand_blocks_nothing() {
     let store = polyshop.store();
     kill_first(&store).await;
     assert!(store.claim(ALL).await.unwrap().is_none(), "parked");
-    let reset = format!("UPDATE outbox_events SET processed = false, error_message = NULL WHERE id = '{first}'");
+    let reset = format!(
+        "UPDATE outbox_events SET processed = false, error_message = NULL WHERE id = '{first}'"
+    );
     polyshop.database.execute(&reset).await;
     assert_eq!(store.claim(ALL).await.unwrap().unwrap().records().len(), 2);
     let debezium = world("debezium", "").await;
@@ -146,26 +191,77 @@ async fn a_record_that_was_set_back_or_deleted_by_hand_blocks_nothing() {
     debezium.emit(debezium.event(Some("k"), 2)).await;
     let store = debezium.store();
     kill_first(&store).await;
-    debezium.database.execute(&format!("DELETE FROM outbox WHERE id = '{first}'")).await;
+    debezium
+        .database
+        .execute(&format!("DELETE FROM outbox WHERE id = '{first}'"))
+        .await;
     assert_eq!(store.backlog().await.unwrap().dead, 0);
     assert_eq!(store.claim(ALL).await.unwrap().unwrap().records().len(), 1);
 }
 
 async fn kill_first(store: &PostgresStore) {
     let claim = claim_soon(store).await;
-    claim.settle(&[Fate::Dead { attempts: 1, error: "no".into() }, Fate::Released]).await.unwrap();
+    claim
+        .settle(&[
+            Fate::Dead {
+                attempts: 1,
+                error: "no".into(),
+            },
+            Fate::Released,
+        ])
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
 async fn a_held_claim_says_when_it_lapses() {
     let world: World = world("gopipe", "").await;
     world.emit(world.event(None, 1)).await;
-    let options = Options { hold_max: Duration::from_secs(30), ..Options::new(world.layout.clone()) };
+    let options = Options {
+        hold_max: Duration::from_secs(30),
+        ..Options::new(world.layout.clone())
+    };
     let before = Instant::now();
     let store = PostgresStore::new(world.database.pool.clone(), options);
     let claim = store.claim(ALL).await.unwrap().unwrap();
     let lapses_at = claim.lapses_at().unwrap();
-    assert!(lapses_at >= before + Duration::from_secs(30) && lapses_at <= Instant::now() + Duration::from_secs(30));
+    assert!(
+        lapses_at >= before + Duration::from_secs(30)
+            && lapses_at <= Instant::now() + Duration::from_secs(30)
+    );
     let timeout = "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction' AND query LIKE '%outbox%'";
     assert!(world.database.number(timeout).await >= 1);
+}
+
+#[tokio::test]
+async fn two_outboxes_share_the_side_table_and_nothing_else() {
+    let uuids = world("polyshop", "").await;
+    let numbers = layout("gopipe", "");
+    init(&uuids.database.pool, &numbers, &InitOptions::default())
+        .await
+        .unwrap();
+    let outbox = Outbox::new(numbers.clone());
+    let mut tx = uuids.database.pool.begin().await.unwrap();
+    for n in 0..2 {
+        let event = Event::raw("t", format!("{n}")).topic("t");
+        outbox.emit(&mut tx, event).await.unwrap();
+        uuids
+            .outbox
+            .emit(&mut tx, uuids.event(Some("k"), n))
+            .await
+            .unwrap();
+    }
+    tx.commit().await.unwrap();
+    let numbers = PostgresStore::new(uuids.database.pool.clone(), Options::new(numbers));
+    for store in [&numbers, &uuids.store()] {
+        kill_first(store).await;
+        assert_eq!(store.backlog().await.unwrap().dead, 1);
+        let dead = store.list(&DeadFilter::default(), 10).await.unwrap();
+        assert_eq!(dead.len(), 1);
+        assert_eq!(store.resend(&[dead[0].id.clone()]).await.unwrap(), 1);
+        kill_first(store).await;
+        assert_eq!(store.discard(&[dead[0].id.clone()]).await.unwrap(), 1);
+        assert_eq!(store.backlog().await.unwrap().pending, 1);
+    }
+    assert_eq!(uuids.database.count("postrider_troubles").await, 0);
 }

@@ -7,16 +7,25 @@ use postrider_testkit::eventually;
 
 use crate::world::{World, world};
 
-const ALL: Want = Want { limit: 100, share: Share::ALL };
+const ALL: Want = Want {
+    limit: 100,
+    share: Share::ALL,
+};
 
 /// Publishes what can be claimed now and gives the numbers of its payloads.
 async fn publish(store: &PostgresStore) -> Vec<String> {
-    let Some(claim) = store.claim(ALL).await.unwrap() else { return Vec::new() };
+    let Some(claim) = store.claim(ALL).await.unwrap() else {
+        return Vec::new();
+    };
     let number = |bytes: &[u8]| -> String {
         let payload: serde_json::Value = serde_json::from_slice(bytes).unwrap();
         payload["n"].to_string()
     };
-    let numbers = claim.records().iter().map(|record| number(record.payload.as_ref().unwrap())).collect();
+    let numbers = claim
+        .records()
+        .iter()
+        .map(|record| number(record.payload.as_ref().unwrap()))
+        .collect();
     let fates = vec![Fate::Published; claim.records().len()];
     claim.settle(&fates).await.unwrap();
     numbers
@@ -30,19 +39,37 @@ async fn first_comes_first(world: World, polls_between: bool) {
     let store = world.store();
     let mut published = Vec::new();
     let mut t1 = world.database.pool.begin().await.unwrap();
-    sqlx::query("UPDATE keys SET n = 1 WHERE k = 'other'").execute(&mut *t1).await.unwrap();
+    sqlx::query("UPDATE keys SET n = 1 WHERE k = 'other'")
+        .execute(&mut *t1)
+        .await
+        .unwrap();
     let mut t3 = world.database.pool.begin().await.unwrap();
-    sqlx::query("CREATE TABLE elsewhere (n int)").execute(&mut *t3).await.unwrap();
+    sqlx::query("CREATE TABLE elsewhere (n int)")
+        .execute(&mut *t3)
+        .await
+        .unwrap();
     let mut t2 = world.database.pool.begin().await.unwrap();
     sqlx::query(lock).execute(&mut *t2).await.unwrap();
-    world.outbox.emit(&mut t2, world.event(Some("k"), 1)).await.unwrap();
+    world
+        .outbox
+        .emit(&mut t2, world.event(Some("k"), 1))
+        .await
+        .unwrap();
     t2.commit().await.unwrap();
     if polls_between {
         published.extend(publish(&store).await);
-        assert_eq!(published, ["1"], "not held up by transactions that are open");
+        assert_eq!(
+            published,
+            ["1"],
+            "not held up by transactions that are open"
+        );
     }
     sqlx::query(lock).execute(&mut *t1).await.unwrap();
-    world.outbox.emit(&mut t1, world.event(Some("k"), 2)).await.unwrap();
+    world
+        .outbox
+        .emit(&mut t1, world.event(Some("k"), 2))
+        .await
+        .unwrap();
     t1.commit().await.unwrap();
     published.extend(publish(&store).await);
     assert_eq!(published, ["1", "2"]);
@@ -67,7 +94,11 @@ async fn a_lower_id_that_commits_later_is_not_lost() {
     let world = world("gopipe", "").await;
     let store = world.store();
     let mut slow = world.database.pool.begin().await.unwrap();
-    world.outbox.emit(&mut slow, world.event(None, 1)).await.unwrap();
+    world
+        .outbox
+        .emit(&mut slow, world.event(None, 1))
+        .await
+        .unwrap();
     world.emit(world.event(None, 2)).await;
     assert_eq!(publish(&store).await, ["2"]);
     slow.commit().await.unwrap();
@@ -84,9 +115,14 @@ async fn a_record_that_somebody_else_has_locked_is_not_overtaken_by_a_later_one_
         let store = world.store();
         let mut other = world.database.pool.begin().await.unwrap();
         let lock = format!("SELECT FROM {table} WHERE id = '{first}' FOR UPDATE");
-        sqlx::query(sqlx::AssertSqlSafe(lock)).execute(&mut *other).await.unwrap();
+        sqlx::query(sqlx::AssertSqlSafe(lock))
+            .execute(&mut *other)
+            .await
+            .unwrap();
         match store.claim(ALL).await {
-            Err(StoreError::Unavailable { reason, .. }) => assert!(reason.contains("lock"), "{reason}"),
+            Err(StoreError::Unavailable { reason, .. }) => {
+                assert!(reason.contains("lock"), "{reason}")
+            }
             Err(error) => panic!("{error}"),
             Ok(claim) => panic!("claimed {:?}", claim.map(|claim| claim.records().len())),
         }
@@ -108,7 +144,14 @@ async fn lanes_are_shared_by_relays_that_call_the_table_by_different_names() {
     let renamed = crate::world::layout("polyshop", &full_name);
     let other = PostgresStore::new(world.database.pool.clone(), Options::new(renamed));
     let store = world.store();
-    let claim = store.claim(Want { limit: 1, share: Share::ALL }).await.unwrap().unwrap();
+    let claim = store
+        .claim(Want {
+            limit: 1,
+            share: Share::ALL,
+        })
+        .await
+        .unwrap()
+        .unwrap();
     assert!(other.claim(ALL).await.unwrap().is_none());
     claim.settle(&[Fate::Published]).await.unwrap();
     assert_eq!(publish(&other).await, ["2"]);
@@ -120,4 +163,45 @@ async fn order_does_not_depend_on_the_isolation_that_a_role_defaults_to() {
     let world = world.with_session(&[("default_transaction_isolation", "serializable")]);
     assert!(world.relay(Settings::default()).ping().await.is_ok());
     order::a_key_keeps_its_order_over_failures_and_crashes_of_several_relays(&world).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn giving_records_back_waits_for_a_claim_that_runs_at_the_same_moment() {
+    let world = world("talkie", "ordering = 'key'").await;
+    world.emit(world.event(Some("k"), 1)).await;
+    world.emit(world.event(Some("k"), 2)).await;
+    let claim = world.store().claim(ALL).await.unwrap().unwrap();
+    // As a claim of another relay does between locking its lanes and reading records.
+    let mut other = world.database.pool.begin().await.unwrap();
+    let lanes = "SELECT pg_try_advisory_xact_lock(hashtext('postrider ' || 'outbox'::regclass::oid::text), lane) \
+                 FROM generate_series(0, 31) AS lane";
+    sqlx::query(lanes).execute(&mut *other).await.unwrap();
+    let retry = Fate::Retry {
+        attempts: 1,
+        after: std::time::Duration::from_secs(60),
+        error: "no".into(),
+    };
+    let settling = tokio::spawn(async move { claim.settle(&[retry, Fate::Released]).await });
+    let waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND classid = \
+                   (hashtext('postrider ' || 'outbox'::regclass::oid::text)::int8 & 4294967295)::oid";
+    eventually("settling waits for the lane", async || {
+        match world.database.number(waiting).await {
+            0 => Err(()),
+            _ => Ok(()),
+        }
+    })
+    .await;
+    assert_eq!(
+        world
+            .database
+            .count("outbox WHERE status = 'publishing'")
+            .await,
+        2
+    );
+    other.rollback().await.unwrap();
+    assert_eq!(settling.await.unwrap().unwrap().lapsed, 0);
+    assert!(
+        publish(&world.store()).await.is_empty(),
+        "the first waits, and the second behind it"
+    );
 }

@@ -6,8 +6,14 @@ use postrider_testkit::database::{Database, fresh_schema};
 
 use crate::world::{layout, world};
 
-const PLAIN: InitOptions = InitOptions { claim_index: false, notify: false };
-const FULL: InitOptions = InitOptions { claim_index: true, notify: true };
+const PLAIN: InitOptions = InitOptions {
+    claim_index: false,
+    notify: false,
+};
+const FULL: InitOptions = InitOptions {
+    claim_index: true,
+    notify: true,
+};
 
 /// `name type NOT NULL DEFAULT …`, in the table's order.
 async fn columns(database: &Database, table: &str) -> Vec<String> {
@@ -32,7 +38,9 @@ async fn indexes(database: &Database, table: &str) -> Vec<String> {
 async fn the_packfinderz_table_is_the_locked_one() {
     // A1-01
     let database = fresh_schema().await;
-    init(&database.pool, &layout("packfinderz", ""), &PLAIN).await.unwrap();
+    init(&database.pool, &layout("packfinderz", ""), &PLAIN)
+        .await
+        .unwrap();
     assert_eq!(
         columns(&database, "outbox_events").await,
         [
@@ -47,31 +55,54 @@ async fn the_packfinderz_table_is_the_locked_one() {
             "last_error text",
         ]
     );
-    let expected = ["(aggregate_type, aggregate_id)", "(event_type)", "(id)", "(published_at)"];
+    let expected = [
+        "(aggregate_type, aggregate_id)",
+        "(event_type)",
+        "(id)",
+        "(published_at)",
+    ];
     assert_eq!(indexes(&database, "outbox_events").await, expected);
     for (name, labels) in [("event_type_enum", 18), ("aggregate_type_enum", 8)] {
         let from = format!("pg_enum WHERE enumtypid = '{name}'::regtype");
         assert_eq!(database.count(&from).await, labels, "{name}");
     }
-    assert_eq!(database.number("SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()").await, 1);
+    assert_eq!(
+        database
+            .number("SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()")
+            .await,
+        1
+    );
 }
 
 #[tokio::test]
 async fn an_unknown_event_type_is_refused_by_the_database_itself() {
     // A1-02
     let database = fresh_schema().await;
-    init(&database.pool, &layout("packfinderz", ""), &PLAIN).await.unwrap();
+    init(&database.pool, &layout("packfinderz", ""), &PLAIN)
+        .await
+        .unwrap();
     let insert = "INSERT INTO outbox_events (id, event_type, aggregate_type, aggregate_id, payload_json) \
                   VALUES (gen_random_uuid(), 'license_lost', 'license', gen_random_uuid(), '{}')";
-    let error = sqlx::query(insert).execute(&database.pool).await.unwrap_err();
-    assert_eq!(error.as_database_error().and_then(|error| error.code()).as_deref(), Some("22P02"));
+    let error = sqlx::query(insert)
+        .execute(&database.pool)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        error
+            .as_database_error()
+            .and_then(|error| error.code())
+            .as_deref(),
+        Some("22P02")
+    );
 }
 
 #[tokio::test]
 async fn the_gopipe_tables_are_the_stated_ones() {
     // A4-02
     let database = fresh_schema().await;
-    init(&database.pool, &layout("gopipe", ""), &PLAIN).await.unwrap();
+    init(&database.pool, &layout("gopipe", ""), &PLAIN)
+        .await
+        .unwrap();
     assert_eq!(
         columns(&database, "outbox").await,
         [
@@ -93,7 +124,10 @@ async fn the_gopipe_tables_are_the_stated_ones() {
         ]
     );
     let keys = indexes(&database, "processed_messages").await;
-    assert!(keys.contains(&"(subscriber, message_id)".into()), "{keys:?}");
+    assert!(
+        keys.contains(&"(subscriber, message_id)".into()),
+        "{keys:?}"
+    );
     let claim = "(id) WHERE (published = false)".to_owned();
     assert!(indexes(&database, "outbox").await.contains(&claim));
 }
@@ -102,17 +136,41 @@ async fn the_gopipe_tables_are_the_stated_ones() {
 async fn every_preset_has_the_columns_of_its_source() {
     let database = fresh_schema().await;
     for (preset, table, expected) in [
-        ("talkie", "talkie", "id topic key idempotency_key payload_json status next_attempt_at last_attempt_at published_at retry_count last_error created_at"),
-        ("polyshop", "polyshop", "id aggregate_id event_type version payload created_at processed processed_at error_message metadata"),
-        ("debezium", "debezium", "id aggregatetype aggregateid type payload created_at"),
+        (
+            "talkie",
+            "talkie",
+            "id topic key idempotency_key payload_json status next_attempt_at last_attempt_at published_at retry_count last_error created_at",
+        ),
+        (
+            "polyshop",
+            "polyshop",
+            "id aggregate_id event_type version payload created_at processed processed_at error_message metadata",
+        ),
+        (
+            "debezium",
+            "debezium",
+            "id aggregatetype aggregateid type payload created_at",
+        ),
     ] {
-        init(&database.pool, &layout(preset, &format!("table = '{table}'")), &PLAIN).await.unwrap();
+        init(
+            &database.pool,
+            &layout(preset, &format!("table = '{table}'")),
+            &PLAIN,
+        )
+        .await
+        .unwrap();
         let columns = columns(&database, table).await;
-        let names: Vec<&str> = columns.iter().filter_map(|column| column.split(' ').next()).collect();
+        let names: Vec<&str> = columns
+            .iter()
+            .filter_map(|column| column.split(' ').next())
+            .collect();
         assert_eq!(names.join(" "), expected);
     }
     let unique = indexes(&database, "talkie").await;
-    assert!(unique.contains(&"(topic, idempotency_key)".into()), "{unique:?}");
+    assert!(
+        unique.contains(&"(topic, idempotency_key)".into()),
+        "{unique:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -121,9 +179,14 @@ async fn nothing_exists_until_init_and_sixteen_at_once_succeed() {
     for preset in ["packfinderz", "talkie", "polyshop", "gopipe", "debezium"] {
         let database = fresh_schema().await;
         let layout = layout(preset, "table = 'my_events'");
-        drop(PostgresStore::new(database.pool.clone(), postrider_stores::postgres::Options::new(layout.clone())));
+        drop(PostgresStore::new(
+            database.pool.clone(),
+            postrider_stores::postgres::Options::new(layout.clone()),
+        ));
         assert_eq!(database.text("SELECT to_regclass('my_events')").await, None);
-        let pools: Vec<_> = (0..16).map(|_| connect(&database.url, 1).unwrap()).collect();
+        let pools: Vec<_> = (0..16)
+            .map(|_| connect(&database.url, 1).unwrap())
+            .collect();
         for pool in &pools {
             pool.acquire().await.unwrap(); // Connected already, so that they really start together.
         }
@@ -146,8 +209,17 @@ async fn printed_statements_may_be_run_one_by_one_and_again() {
             database.execute(statement).await;
         }
         let world = layout(preset, "");
-        let store = PostgresStore::new(database.pool.clone(), postrider_stores::postgres::Options::new(world));
-        assert_eq!(postrider_core::OutboxStore::backlog(&store).await.unwrap().pending, 0);
+        let store = PostgresStore::new(
+            database.pool.clone(),
+            postrider_stores::postgres::Options::new(world),
+        );
+        assert_eq!(
+            postrider_core::OutboxStore::backlog(&store)
+                .await
+                .unwrap()
+                .pending,
+            0
+        );
     }
 }
 
@@ -156,7 +228,9 @@ async fn a_table_that_is_there_is_not_altered() {
     let database = fresh_schema().await;
     database.execute("CREATE TABLE outbox (id int)").await;
     for preset in ["talkie", "gopipe", "debezium"] {
-        init(&database.pool, &layout(preset, ""), &PLAIN).await.unwrap();
+        init(&database.pool, &layout(preset, ""), &PLAIN)
+            .await
+            .unwrap();
     }
     assert_eq!(columns(&database, "outbox").await, ["id integer"]);
     assert!(indexes(&database, "outbox").await.is_empty());
@@ -165,11 +239,25 @@ async fn a_table_that_is_there_is_not_altered() {
 #[tokio::test]
 async fn an_existing_table_gets_its_indexes_when_asked() {
     let database = fresh_schema().await;
-    init(&database.pool, &layout("packfinderz", ""), &PLAIN).await.unwrap();
+    init(&database.pool, &layout("packfinderz", ""), &PLAIN)
+        .await
+        .unwrap();
     let ordered = layout("packfinderz", "ordering = 'key'");
-    init(&database.pool, &ordered, &InitOptions { claim_index: true, notify: false }).await.unwrap();
+    init(
+        &database.pool,
+        &ordered,
+        &InitOptions {
+            claim_index: true,
+            notify: false,
+        },
+    )
+    .await
+    .unwrap();
     let indexes = indexes(&database, "outbox_events").await;
-    assert!(indexes.contains(&"(created_at, id) WHERE (published_at IS NULL)".into()), "{indexes:?}");
+    assert!(
+        indexes.contains(&"(created_at, id) WHERE (published_at IS NULL)".into()),
+        "{indexes:?}"
+    );
     let troubled = "(aggregate_id) WHERE ((published_at IS NULL) AND (attempt_count > 0))";
     assert!(indexes.contains(&troubled.into()), "{indexes:?}");
 }
@@ -184,9 +272,15 @@ async fn names_that_must_be_quoted_are_quoted_everywhere() {
         created_at = "Created At"
     "#;
     for preset in ["packfinderz", "polyshop", "gopipe", "talkie", "debezium"] {
-        let order = if preset == "gopipe" { "" } else { "order = ['Created At', 'id']\n" };
+        let order = if preset == "gopipe" {
+            ""
+        } else {
+            "order = ['Created At', 'id']\n"
+        };
         let world = world(preset, &format!("{order}{overrides}")).await;
-        init(&world.database.pool, &world.layout, &FULL).await.unwrap();
+        init(&world.database.pool, &world.layout, &FULL)
+            .await
+            .unwrap();
         records::every_fate_of_a_claim_is_written(&world).await;
         assert!(world.store().check().await.is_ok());
     }
@@ -200,6 +294,12 @@ async fn a_schema_that_a_layout_names_is_made_and_used() {
     init(&database.pool, &layout, &FULL).await.unwrap();
     init(&database.pool, &layout, &FULL).await.unwrap();
     assert_eq!(database.count(&format!("{other}.events")).await, 0);
-    assert_eq!(database.count(&format!("{other}.postrider_troubles")).await, 0, "beside the outbox");
-    database.execute(&format!("DROP SCHEMA {other} CASCADE")).await;
+    assert_eq!(
+        database.count(&format!("{other}.postrider_troubles")).await,
+        0,
+        "beside the outbox"
+    );
+    database
+        .execute(&format!("DROP SCHEMA {other} CASCADE"))
+        .await;
 }

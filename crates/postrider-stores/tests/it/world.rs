@@ -7,7 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use postrider_core::layout::State as LayoutState;
 use postrider_core::{Event, Layout, RecordId};
-use postrider_stores::postgres::{InitOptions, Options, Outbox, PgPool, PostgresStore, connect, init};
+use postrider_stores::postgres::{
+    InitOptions, Options, Outbox, PgPool, PostgresStore, connect, init,
+};
 use postrider_testkit::conformance::store::{Seen, Settings, State, Store, StoreWorld};
 use postrider_testkit::database::{Database, fresh_schema};
 use uuid::Uuid;
@@ -32,7 +34,10 @@ pub(crate) async fn world_with(preset: &str, overrides: &str, sql: &str) -> Worl
     let database = fresh_schema().await;
     database.execute(sql).await;
     let layout = layout(preset, overrides);
-    let options = InitOptions { claim_index: true, notify: false };
+    let options = InitOptions {
+        claim_index: true,
+        notify: false,
+    };
     init(&database.pool, &layout, &options).await.unwrap();
     World {
         relay_pool: database.pool.clone(),
@@ -54,7 +59,9 @@ impl World {
 
     /// Relays connect with these settings of the session, as a role may have by default.
     pub(crate) fn with_session(mut self, settings: &[(&str, &str)]) -> Self {
-        let settings = settings.iter().map(|(name, value)| format!("%20-c{name}%3D{value}"));
+        let settings = settings
+            .iter()
+            .map(|(name, value)| format!("%20-c{name}%3D{value}"));
         let url = format!("{}{}", self.database.url, settings.collect::<String>());
         self.relay_pool = connect(&url, 16).unwrap();
         self
@@ -64,9 +71,16 @@ impl World {
     pub(crate) fn event(&self, key: Option<&str>, number: u32) -> Event {
         let event = Event::raw("order_created", format!("{{\"n\":{number}}}"));
         let columns = &self.layout.columns;
-        let event = if columns.topic.is_some() { event.topic("orders") } else { event };
+        let event = if columns.topic.is_some() {
+            event.topic("orders")
+        } else {
+            event
+        };
         let event = match &columns.aggregate_type {
-            Some(_) => Event { aggregate_type: Some("vendor_order".into()), ..event },
+            Some(_) => Event {
+                aggregate_type: Some("vendor_order".into()),
+                ..event
+            },
             None => event,
         };
         let key = match self.layout.name.as_str() {
@@ -76,7 +90,10 @@ impl World {
             _ => key.map(ToOwned::to_owned),
         };
         if columns.aggregate_id.is_some() {
-            Event { aggregate_id: key, ..event }
+            Event {
+                aggregate_id: key,
+                ..event
+            }
         } else {
             Event { key, ..event }
         }
@@ -94,7 +111,11 @@ impl World {
     }
 
     async fn last_id(&self) -> RecordId {
-        let sql = format!("SELECT max({}) FROM {}", self.layout.columns.id.quoted(), self.layout.table.quoted());
+        let sql = format!(
+            "SELECT max({}) FROM {}",
+            self.layout.columns.id.quoted(),
+            self.layout.table.quoted()
+        );
         let id = self.database.text(&sql).await.expect("has rows");
         id.parse().map_or(RecordId::Text(id.into()), RecordId::Int)
     }
@@ -102,12 +123,18 @@ impl World {
     /// A value of a record's row as text, or `None` for NULL or no row.
     async fn value(&self, id: &RecordId, expression: &str) -> Option<String> {
         let (table, column) = (self.layout.table.quoted(), self.layout.columns.id.quoted());
-        self.database.text(&format!("SELECT ({expression})::text FROM {table} WHERE {column}::text = '{id}'")).await
+        self.database
+            .text(&format!(
+                "SELECT ({expression})::text FROM {table} WHERE {column}::text = '{id}'"
+            ))
+            .await
     }
 
     async fn trouble(&self, id: &RecordId, column: &str) -> Option<String> {
         self.database
-            .text(&format!("SELECT {column}::text FROM postrider_troubles WHERE record_id = '{id}'"))
+            .text(&format!(
+                "SELECT {column}::text FROM postrider_troubles WHERE record_id = '{id}'"
+            ))
             .await
     }
 
@@ -122,14 +149,25 @@ impl World {
                 format!("{} IS NULL AND {attempts} >= {max}", published_at.quoted())
             }
             LayoutState::Status { column, dead, .. } => format!("{} = '{dead}'", column.quoted()),
-            LayoutState::Flag { published, dead_is_flagged: true, .. } => {
+            LayoutState::Flag {
+                published,
+                dead_is_flagged: true,
+                ..
+            } => {
                 format!("{} AND error_message IS NOT NULL", published.quoted())
             }
-            _ => format!("{}", self.trouble(id, "dead").await.as_deref() == Some("true")),
+            _ => format!(
+                "{}",
+                self.trouble(id, "dead").await.as_deref() == Some("true")
+            ),
         };
         let is_published = match &self.layout.state {
-            LayoutState::Timestamp { published_at } => format!("{} IS NOT NULL", published_at.quoted()),
-            LayoutState::Status { column, published, .. } => format!("{} = '{published}'", column.quoted()),
+            LayoutState::Timestamp { published_at } => {
+                format!("{} IS NOT NULL", published_at.quoted())
+            }
+            LayoutState::Status {
+                column, published, ..
+            } => format!("{} = '{published}'", column.quoted()),
             LayoutState::Flag { published, .. } => format!("{} IS TRUE", published.quoted()),
             LayoutState::Delete => "false".into(),
         };
@@ -145,7 +183,8 @@ impl World {
 #[async_trait]
 impl StoreWorld for World {
     fn relay(&self, settings: Settings) -> Arc<dyn Store> {
-        self.max_attempts.store(settings.max_attempts, Atomic::Relaxed);
+        self.max_attempts
+            .store(settings.max_attempts, Atomic::Relaxed);
         let options = Options {
             max_attempts: settings.max_attempts,
             on_dead: settings.on_dead,
@@ -177,11 +216,17 @@ impl StoreWorld for World {
     }
 
     async fn age(&self, id: &RecordId, ago: Duration) {
-        let column = self.layout.published_at().unwrap_or(&self.layout.columns.created_at).quoted();
+        let column = self
+            .layout
+            .published_at()
+            .unwrap_or(&self.layout.columns.created_at)
+            .quoted();
         let (table, key) = (self.layout.table.quoted(), self.layout.columns.id.quoted());
         let set = format!("{column} = now() - interval '{}s'", ago.as_secs());
         self.database
-            .execute(&format!("UPDATE {table} SET {set} WHERE {key}::text = '{id}' AND {column} IS NOT NULL"))
+            .execute(&format!(
+                "UPDATE {table} SET {set} WHERE {key}::text = '{id}' AND {column} IS NOT NULL"
+            ))
             .await;
     }
 
@@ -196,6 +241,16 @@ impl StoreWorld for World {
 
 /// The same id for the same word.
 fn uuid(word: &str) -> Uuid {
-    let number = word.bytes().fold(7_u128, |number, byte| number * 257 + u128::from(byte));
+    let number = word
+        .bytes()
+        .fold(7_u128, |number, byte| number * 257 + u128::from(byte));
     Uuid::from_u128(number)
+}
+
+/// PackFinderz' own example of an event.
+pub(crate) fn license_changed(store: Uuid) -> Event {
+    let payload = serde_json::json!({ "licenseId": "l1", "storeId": store, "status": "pending" });
+    Event::json("license_status_changed", &payload)
+        .unwrap()
+        .aggregate("license", store.to_string())
 }

@@ -7,15 +7,15 @@ use postrider::core::{Event, Message, Topic};
 use postrider_testkit::history::Seen;
 
 use crate::packfinderz::{TOPIC, license_event};
-use crate::polyshop::{PLACED, numbered, seen};
+use crate::polyshop::{PLACED, numbered};
 use crate::witness::GatedStore;
-use crate::world::{World, event_ids, holds, until_accepted};
+use crate::world::{World, event_ids, holds, seen_sample, until_accepted};
 
 fn log(broker: &MemoryBroker) -> Vec<(String, i64)> {
     let messages = broker.messages(&Topic::from(PLACED));
     messages
         .iter()
-        .map(seen)
+        .map(seen_sample)
         .map(|Seen { key, number }| (key, number))
         .collect()
 }
@@ -30,7 +30,7 @@ pub(crate) fn numbers(broker: &MemoryBroker, key: &str) -> Vec<i64> {
 
 pub(crate) fn is(key: &'static str, number: i64) -> impl Fn(&Message) -> bool + Send + 'static {
     move |message| {
-        seen(message)
+        seen_sample(message)
             == Seen {
                 key: key.into(),
                 number,
@@ -61,70 +61,6 @@ async fn a_poison_event_delays_its_own_key_only() {
     world.until_drained().await;
     relay.stop().await;
     assert_eq!(numbers(&broker, "poison"), [1, 2]);
-}
-
-/// P3: the record that commits first comes first, whatever its transaction's age: a long transaction,
-/// one that began early and wrote late, and one that did both quickly.
-#[tokio::test]
-async fn the_first_to_commit_on_a_key_comes_first_though_its_transaction_began_last() {
-    for preset in ["polyshop", "talkie"] {
-        let world = World::with(preset, |layout| {
-            layout.ordering = postrider::core::Ordering::Key;
-            layout.topic = crate::world::template(PLACED);
-        })
-        .await;
-        world
-            .execute("CREATE TABLE keys (key text PRIMARY KEY); INSERT INTO keys VALUES ('k')")
-            .await;
-        world.execute("CREATE TABLE elsewhere (n int)").await;
-        let event = |number| match preset {
-            "talkie" => Event {
-                event_type: String::new(),
-                aggregate_id: None,
-                ..numbered("k", number).topic(PLACED).key("k")
-            },
-            _ => numbered("k", number),
-        };
-        let broker = MemoryBroker::default();
-        let relay = world.relay(broker.clone()).start();
-        let outbox = world.outbox();
-        let lock = "SELECT 1 FROM keys WHERE key = 'k' FOR UPDATE";
-
-        let mut early = world.pool().begin().await.unwrap();
-        sqlx::query("INSERT INTO elsewhere VALUES (1)")
-            .execute(&mut *early)
-            .await
-            .unwrap();
-        let mut open = world.pool().begin().await.unwrap();
-        sqlx::query("INSERT INTO elsewhere VALUES (2)")
-            .execute(&mut *open)
-            .await
-            .unwrap();
-        let mut quick = world.pool().begin().await.unwrap();
-        sqlx::query(lock).execute(&mut *quick).await.unwrap();
-        outbox.emit(&mut quick, event(1)).await.unwrap();
-        quick.commit().await.unwrap();
-        sqlx::query(lock).execute(&mut *early).await.unwrap();
-        outbox.emit(&mut early, event(2)).await.unwrap();
-        early.commit().await.unwrap();
-
-        until_accepted(&broker, PLACED, 2).await;
-        open.commit().await.unwrap();
-        world.until_drained().await;
-        relay.stop().await;
-        let messages = broker.messages(&Topic::from(PLACED));
-        let numbers: Vec<i64> = messages
-            .iter()
-            .map(|message| {
-                let value: serde_json::Value =
-                    serde_json::from_slice(message.payload.as_deref().unwrap()).unwrap();
-                value.get("data").unwrap_or(&value)["number"]
-                    .as_i64()
-                    .unwrap()
-            })
-            .collect();
-        assert_eq!(numbers, [1, 2], "{preset}");
-    }
 }
 
 /// More dead rows than a batch holds do not keep the living from the broker.
@@ -240,33 +176,6 @@ async fn a_row_that_somebody_has_locked_holds_no_other_row_up() {
     relay.stop().await;
     let sent = event_ids(&broker, TOPIC, "event_id");
     assert_eq!(sent[4], events[0].id.as_str());
-}
-
-/// With order per key a locked row may hold its lane up, but not a stop, and nothing is inverted.
-#[tokio::test]
-async fn a_locked_row_is_not_overtaken_by_its_key() {
-    let world = World::new("polyshop").await;
-    let first = numbered("a", 1);
-    world.emit([first.clone(), numbered("a", 2)]).await;
-    let mut tx = world.pool().begin().await.unwrap();
-    let lock = format!(
-        "SELECT 1 FROM outbox_events WHERE id = '{}' FOR UPDATE",
-        first.id
-    );
-    sqlx::query(sqlx::AssertSqlSafe(lock))
-        .execute(&mut *tx)
-        .await
-        .unwrap();
-    let broker = MemoryBroker::default();
-    let relay = world.relay(broker.clone()).start();
-    relay.until_ready().await;
-    // What an application does in the meantime does not let the second one overtake.
-    world.emit([numbered("a", 3)]).await;
-    assert!(log(&broker).is_empty(), "{:?}", log(&broker));
-    tx.rollback().await.unwrap();
-    world.until_drained().await;
-    relay.stop().await;
-    assert_eq!(numbers(&broker, "a"), [1, 2, 3]);
 }
 
 /// An operator deletes a row that is being sent: the relay notes it and goes on.

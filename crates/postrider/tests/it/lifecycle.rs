@@ -245,6 +245,36 @@ async fn a_relay_outlives_its_database() {
     assert_eq!(sent.len(), 2);
 }
 
+/// The server ends the session of a claim while its messages are being sent: they are sent again, and the
+/// relay goes on.
+#[tokio::test]
+async fn a_session_that_is_cut_under_a_claim_costs_a_duplicate_and_nothing_else() {
+    for preset in ["packfinderz", "polyshop"] {
+        let world = World::new(preset).await;
+        world.emit([world.sample("a")]).await;
+        let broker = MemoryBroker::default();
+        broker.block();
+        let relay = world
+            .relay(broker.clone())
+            .config(|config| config.claims = 1)
+            .start();
+        broker.wait_until_held(1).await;
+        // The claim has written to the table's lock; who only counts has not.
+        let cut = "SELECT count(pg_terminate_backend(pid)) FROM (SELECT DISTINCT pid FROM pg_locks \
+                   WHERE relation = 'outbox_events'::regclass AND mode = 'RowExclusiveLock') AS claims";
+        assert_eq!(world.number(cut).await, 1);
+        broker.release();
+        world.until_drained().await;
+        world.emit([world.sample("b")]).await;
+        world.until_drained().await;
+        relay.stop().await;
+        assert_eq!(world.sample_ids(&broker).len(), 3);
+        let distinct: std::collections::HashSet<String> =
+            world.sample_ids(&broker).into_iter().collect();
+        assert_eq!(distinct.len(), 2);
+    }
+}
+
 /// An unreachable database at the start is no error: the relay waits for it.
 #[tokio::test]
 async fn a_relay_waits_for_a_database_that_is_not_there_yet() {

@@ -1,6 +1,8 @@
 //! The relay on real servers. Each test names the acceptance script it checks (`A0-03`), so that a
 //! search for the id finds the test.
 
+#![expect(clippy::unwrap_used, reason = "what fails here is a test")]
+
 mod claims;
 mod dead_letters;
 mod gopipe;
@@ -8,6 +10,7 @@ mod hostile;
 mod lifecycle;
 mod logs;
 mod operations;
+mod ordering;
 mod pacing;
 mod packfinderz;
 mod polyshop;

@@ -11,8 +11,8 @@ use sqlx::Row as _;
 use uuid::Uuid;
 
 use crate::packfinderz::{TOPIC, license_event};
-use crate::polyshop::{numbered, seen};
-use crate::world::{Running, World, holds, until_accepted};
+use crate::polyshop::numbered;
+use crate::world::{Running, World, holds, seen_sample, until_accepted};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -174,7 +174,7 @@ async fn counters_tell_what_became_of_every_record() {
         ])
         .await;
     let broker = MemoryBroker::default();
-    let key = |key: &'static str| move |message: &Message| seen(message).key == key;
+    let key = |key: &'static str| move |message: &Message| seen_sample(message).key == key;
     broker.fail_next(2, Fault::Transient, key("retried"));
     broker.fail_next(1, Fault::Permanent, key("bad"));
     let relay = world.relay(broker.clone()).start();

@@ -1,5 +1,6 @@
 //! One outbox in a fresh schema, and relays that start and stop on it.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,8 @@ use postrider::stores::postgres::{self, InitOptions, Options, Outbox, PgPool, Po
 use postrider::{Metrics, Relay};
 use postrider_testkit::database::{self, Database};
 use postrider_testkit::eventually;
-use serde_json::json;
+use postrider_testkit::history::Seen;
+use serde_json::{Value, json};
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, Row as _};
 use tokio::sync::Notify;
@@ -177,24 +179,26 @@ impl World {
     }
 
     /// An event that fits the preset's table, whose payload holds `key`. Where the layout has keys,
-    /// that is its key.
+    /// events with the same one share theirs.
     pub(crate) fn sample(&self, key: &str) -> Event {
-        let payload = json!({ "key": key });
+        self.numbered_sample(key, 0)
+    }
+
+    /// The same with a number, which [`seen_sample`] reads back.
+    pub(crate) fn numbered_sample(&self, key: &str, number: i64) -> Event {
+        let payload = json!({ "key": key, "number": number });
+        let topic = self.sample_topic();
         match self.layout.name.as_str() {
             "packfinderz" => {
+                let mut hasher = DefaultHasher::new();
+                key.hash(&mut hasher);
+                let id = Uuid::from_u64_pair(hasher.finish(), 0).to_string();
                 let event = Event::json("license_status_changed", &payload).unwrap();
-                event.aggregate("license", Uuid::now_v7().to_string())
+                event.aggregate("license", id)
             }
-            "polyshop" => Event::json(self.sample_topic(), &payload)
-                .unwrap()
-                .aggregate_id(key),
-            "talkie" => {
-                let event = Event::json("", &payload).unwrap();
-                event.topic(self.sample_topic()).key(key)
-            }
-            _ => Event::json("sampled", &payload)
-                .unwrap()
-                .topic(self.sample_topic()),
+            "polyshop" => Event::json(topic, &payload).unwrap().aggregate_id(key),
+            "talkie" => Event::json("", &payload).unwrap().topic(topic).key(key),
+            _ => Event::json("sampled", &payload).unwrap().topic(topic),
         }
     }
 
@@ -401,6 +405,17 @@ pub(crate) fn header<'a>(message: &'a Message, name: &str) -> Option<&'a str> {
         .iter()
         .find(|h| &*h.name == name)
         .map(|h| h.value.as_str())
+}
+
+/// Reads a numbered sample back, with or without an envelope around it.
+pub(crate) fn seen_sample(message: &Message) -> Seen {
+    let body: Value = serde_json::from_slice(message.payload.as_deref().unwrap()).unwrap();
+    let data = body.get("data").unwrap_or(&body);
+    let key = data["key"].as_str().unwrap().to_owned();
+    Seen {
+        key,
+        number: data["number"].as_i64().unwrap(),
+    }
 }
 
 /// Whether the message's body holds this text.

@@ -56,9 +56,14 @@ async fn blocked_keys(
     if exists {
         return Ok(None);
     }
-    let message = format!("no index on {} finds the keys that failed records block", table.full_name);
+    let message = format!(
+        "no index on {} finds the keys that failed records block",
+        table.full_name
+    );
     let create = index.create("CONCURRENTLY", &table.full_name);
-    Ok(Some(Finding::new(Level::Warning, &table.full_name, message).remedy(create)))
+    Ok(Some(
+        Finding::new(Level::Warning, &table.full_name, message).remedy(create),
+    ))
 }
 
 fn order_columns(inner: &Inner, table: &Table) -> Vec<Finding> {
@@ -66,7 +71,11 @@ fn order_columns(inner: &Inner, table: &Table) -> Vec<Finding> {
     if layout.ordering == Ordering::None {
         return Vec::new();
     }
-    layout.order.iter().filter_map(|name| order_column(table, name)).collect()
+    layout
+        .order
+        .iter()
+        .filter_map(|name| order_column(table, name))
+        .collect()
 }
 
 /// Order per key needs a value that is drawn at the insert, under the key's lock.
@@ -97,11 +106,16 @@ fn order_column(table: &Table, name: &Identifier) -> Option<Finding> {
 }
 
 fn nullable_state(inner: &Inner, table: &Table) -> Option<Finding> {
-    let State::Status { column, .. } = &inner.options.layout.state else { return None };
+    let State::Status { column, .. } = &inner.options.layout.state else {
+        return None;
+    };
     table.is_nullable(column).then(|| {
         let message = format!("column {column} may be NULL, and such records are never published");
-        let remedy =
-            format!("ALTER TABLE {} ALTER COLUMN {} SET NOT NULL", table.full_name, column.quoted());
+        let remedy = format!(
+            "ALTER TABLE {} ALTER COLUMN {} SET NOT NULL",
+            table.full_name,
+            column.quoted()
+        );
         Finding::new(Level::Warning, column.as_str(), message).remedy(remedy)
     })
 }

@@ -34,7 +34,12 @@ pub struct Finding {
 
 impl Finding {
     fn new(level: Level, subject: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { level, subject: subject.into(), message: message.into(), remedy: None }
+        Self {
+            level,
+            subject: subject.into(),
+            message: message.into(),
+            remedy: None,
+        }
     }
 
     fn remedy(mut self, remedy: impl Into<String>) -> Self {
@@ -47,7 +52,9 @@ impl Finding {
 pub(super) async fn findings(inner: &Inner) -> Result<Vec<Finding>, StoreError> {
     let failed = store_error("check the table", &inner.name());
     let mut connection = inner.pool.acquire().await.map_err(&failed)?;
-    let table = shape::read(&mut connection, &inner.options.layout).await.map_err(&failed)?;
+    let table = shape::read(&mut connection, &inner.options.layout)
+        .await
+        .map_err(&failed)?;
     drop(connection);
     let mut findings = structure::findings(&inner.options, table.as_ref());
     let broken = findings.iter().any(|finding| finding.level == Level::Error);

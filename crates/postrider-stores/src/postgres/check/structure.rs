@@ -30,8 +30,10 @@ pub(super) fn findings(options: &Options, table: Option<&Table>) -> Vec<Finding>
         return vec![Finding::new(Level::Error, layout.table.to_string(), message).remedy(remedy)];
     };
     let needed = needed(layout, table);
-    let mut findings: Vec<Finding> =
-        needed.iter().filter_map(|needed| unfit(layout, table, needed)).collect();
+    let mut findings: Vec<Finding> = needed
+        .iter()
+        .filter_map(|needed| unfit(layout, table, needed))
+        .collect();
     if findings.is_empty() {
         findings.extend(status_words(layout, table));
         findings.extend(privileges(layout, table, &needed));
@@ -42,52 +44,93 @@ pub(super) fn findings(options: &Options, table: Option<&Table>) -> Vec<Finding>
 
 fn needed<'a>(layout: &'a Layout, table: &Table) -> Vec<Needed<'a>> {
     let columns = &layout.columns;
-    let read = |role, column| Needed { column, role, kinds: ANY, written: false };
-    let written = |role, column, kinds| Needed { column, role, kinds, written: true };
-    let mut needed = vec![
-        read("id", &columns.id),
-        read("payload", &columns.payload),
-        Needed { column: &columns.created_at, role: "created_at", kinds: TIMES, written: false },
-    ];
-    let optional = [
-        ("event_id", &columns.event_id),
-        ("event_type", &columns.event_type),
-        ("aggregate_type", &columns.aggregate_type),
-        ("aggregate_id", &columns.aggregate_id),
-        ("topic", &columns.topic),
-        ("key", &columns.key),
-        ("idempotency_key", &columns.idempotency_key),
-        ("version", &columns.version),
-        ("headers", &columns.headers),
-    ];
-    needed.extend(optional.into_iter().filter_map(|(role, column)| Some(read(role, column.as_ref()?))));
     // The one column that a table may lack.
-    let metadata = columns.metadata.iter().filter(|name| table.column(name).is_some());
-    needed.extend(metadata.map(|column| read("metadata", column)));
-    needed.extend(layout.order.iter().map(|column| read("order", column)));
-    needed.extend(columns.attempts.iter().map(|column| written("attempts", column, &[Kind::Int])));
-    needed.extend(columns.last_error.iter().map(|column| written("last_error", column, &[Kind::Text])));
+    let metadata = columns
+        .metadata
+        .as_ref()
+        .filter(|name| table.column(name).is_some());
+    let read = [
+        ("id", Some(&columns.id)),
+        ("payload", Some(&columns.payload)),
+        ("event_id", columns.event_id.as_ref()),
+        ("event_type", columns.event_type.as_ref()),
+        ("aggregate_type", columns.aggregate_type.as_ref()),
+        ("aggregate_id", columns.aggregate_id.as_ref()),
+        ("topic", columns.topic.as_ref()),
+        ("key", columns.key.as_ref()),
+        ("idempotency_key", columns.idempotency_key.as_ref()),
+        ("version", columns.version.as_ref()),
+        ("headers", columns.headers.as_ref()),
+        ("metadata", metadata),
+    ];
+    let read = read
+        .into_iter()
+        .filter_map(|(role, column)| Some((role, column?)));
+    let read = read.chain(layout.order.iter().map(|column| ("order", column)));
+    let reading = |kinds| {
+        move |(role, column)| Needed {
+            column,
+            role,
+            kinds,
+            written: false,
+        }
+    };
+    let mut needed: Vec<Needed<'a>> = read.map(reading(ANY)).collect();
+    needed.push(reading(TIMES)(("created_at", &columns.created_at)));
+    needed.extend(written(layout));
+    needed
+}
+
+/// The columns that a record's state is written in.
+fn written(layout: &Layout) -> Vec<Needed<'_>> {
+    let columns = &layout.columns;
+    let write = |role, kinds| {
+        move |column| Needed {
+            column,
+            role,
+            kinds,
+            written: true,
+        }
+    };
+    let mut needed: Vec<Needed<'_>> = Vec::new();
+    needed.extend(columns.attempts.iter().map(write("attempts", &[Kind::Int])));
+    needed.extend(
+        columns
+            .last_error
+            .iter()
+            .map(write("last_error", &[Kind::Text])),
+    );
+    needed.extend(layout.published_at().map(write("published_at", TIMES)));
     match &layout.state {
-        State::Timestamp { published_at } => needed.push(written("published_at", published_at, TIMES)),
-        State::Flag { published, published_at, .. } => {
-            needed.push(written("published", published, &[Kind::Bool]));
-            needed.extend(published_at.iter().map(|column| written("published_at", column, TIMES)));
+        State::Flag { published, .. } => needed.push(write("published", &[Kind::Bool])(published)),
+        State::Status {
+            column,
+            retry_at,
+            last_attempt_at,
+            ..
+        } => {
+            needed.push(write("status", &[Kind::Text, Kind::Enum])(column));
+            needed.push(write("retry_at", TIMES)(retry_at));
+            needed.push(write("last_attempt_at", TIMES)(last_attempt_at));
         }
-        State::Status { column, retry_at, last_attempt_at, published_at, .. } => {
-            needed.push(written("status", column, &[Kind::Text, Kind::Enum]));
-            needed.push(written("retry_at", retry_at, TIMES));
-            needed.push(written("last_attempt_at", last_attempt_at, TIMES));
-            needed.extend(published_at.iter().map(|column| written("published_at", column, TIMES)));
-        }
-        State::Delete => {}
+        State::Timestamp { .. } | State::Delete => {}
     }
     needed
 }
 
 fn unfit(layout: &Layout, table: &Table, needed: &Needed<'_>) -> Option<Finding> {
-    let Needed { column, role, kinds, .. } = needed;
+    let Needed {
+        column,
+        role,
+        kinds,
+        ..
+    } = needed;
     let Some(found) = table.column(column) else {
-        let names: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
+        let names: Vec<&str> = table
+            .columns
+            .iter()
+            .map(|column| column.name.as_str())
+            .collect();
         let message = format!(
             "layout {} expects column {column} (as {role}) in table {}, which has {}",
             layout.name,
@@ -129,10 +172,22 @@ fn called(kind: Kind) -> &'static str {
 
 /// An enum must know every word that the relay writes.
 fn status_words(layout: &Layout, table: &Table) -> Vec<Finding> {
-    let State::Status { column, pending, publishing, published, failed, dead, .. } = &layout.state else {
+    let State::Status {
+        column,
+        pending,
+        publishing,
+        published,
+        failed,
+        dead,
+        ..
+    } = &layout.state
+    else {
         return Vec::new();
     };
-    let Some(found) = table.column(column).filter(|found| found.kind == Kind::Enum) else {
+    let Some(found) = table
+        .column(column)
+        .filter(|found| found.kind == Kind::Enum)
+    else {
         return Vec::new();
     };
     [pending, publishing, published, failed, dead]
@@ -154,20 +209,30 @@ fn privileges(layout: &Layout, table: &Table, needed: &[Needed<'_>]) -> Vec<Find
         let mut columns: Vec<String> = Vec::new();
         for needed in needed.iter().filter(|needed| of(needed)) {
             let quoted = needed.column.quoted();
-            if table.column(needed.column).is_some_and(|found| !has(found)) && !columns.contains(&quoted) {
+            if table.column(needed.column).is_some_and(|found| !has(found))
+                && !columns.contains(&quoted)
+            {
                 columns.push(quoted);
             }
         }
         (!columns.is_empty()).then(|| {
             let columns = columns.join(", ");
-            let message = format!("role {} lacks {privilege} on {columns} of {}", table.role, table.full_name);
-            let grant = format!("GRANT {privilege} ({columns}) ON {} TO {}", table.full_name, table.role);
+            let message = format!(
+                "role {} lacks {privilege} on {columns} of {}",
+                table.role, table.full_name
+            );
+            let grant = format!(
+                "GRANT {privilege} ({columns}) ON {} TO {}",
+                table.full_name, table.role
+            );
             Finding::new(Level::Error, &table.full_name, message).remedy(grant)
         })
     };
     let mut findings: Vec<Finding> = [
         lacking("SELECT", |column| column.may_select, &|_| true),
-        lacking("UPDATE", |column| column.may_update, &|needed| needed.written),
+        lacking("UPDATE", |column| column.may_update, &|needed| {
+            needed.written
+        }),
     ]
     .into_iter()
     .flatten()
@@ -176,9 +241,15 @@ fn privileges(layout: &Layout, table: &Table, needed: &[Needed<'_>]) -> Vec<Find
         let needs_it = matches!(layout.state, State::Delete);
         let (level, why) = match needs_it {
             true => (Level::Error, "publishing deletes the record"),
-            false => (Level::Note, "cleaning up and discarding dead records need it"),
+            false => (
+                Level::Note,
+                "cleaning up and discarding dead records need it",
+            ),
         };
-        let message = format!("role {} lacks DELETE on {}: {why}", table.role, table.full_name);
+        let message = format!(
+            "role {} lacks DELETE on {}: {why}",
+            table.role, table.full_name
+        );
         let grant = format!("GRANT DELETE ON {} TO {}", table.full_name, table.role);
         findings.push(Finding::new(level, &table.full_name, message).remedy(grant));
     }
@@ -193,12 +264,19 @@ fn troubles(layout: &Layout, table: &Table) -> Option<Finding> {
     let (message, remedy) = match table.troubles {
         Troubles::Ready => return None,
         Troubles::Missing => (
-            format!("table {name} does not exist; layout {} keeps retries and deaths there", layout.name),
+            format!(
+                "table {name} does not exist; layout {} keeps retries and deaths there",
+                layout.name
+            ),
             "run `postrider init`".into(),
         ),
         Troubles::Unreadable => (
             format!("role {} may not use table {name}", table.role),
-            format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {} TO {}", name.quoted(), table.role),
+            format!(
+                "GRANT SELECT, INSERT, UPDATE, DELETE ON {} TO {}",
+                name.quoted(),
+                table.role
+            ),
         ),
     };
     Some(Finding::new(Level::Error, TROUBLES, message).remedy(remedy))

@@ -34,7 +34,10 @@ pub struct InitOptions {
 pub fn ddl(layout: &Layout, options: &InitOptions) -> Vec<String> {
     let table = Table::unseen(&layout.table);
     let mut statements: Vec<String> = schema(&layout.table).into_iter().collect();
-    for statement in presets::table(layout).into_iter().chain(beside(layout, options, &table)) {
+    for statement in presets::table(layout)
+        .into_iter()
+        .chain(beside(layout, options, &table))
+    {
         if !statements.contains(&statement) {
             statements.push(statement);
         }
@@ -65,7 +68,9 @@ async fn create(pool: &PgPool, layout: &Layout, options: &InitOptions) -> Result
     let table = found.unwrap_or_else(|| Table::unseen(&layout.table));
     statements.extend(beside(layout, options, &table));
     for statement in statements {
-        sqlx::raw_sql(AssertSqlSafe(statement)).execute(tx.connection()).await?;
+        sqlx::raw_sql(AssertSqlSafe(statement))
+            .execute(tx.connection())
+            .await?;
     }
     tx.commit().await
 }
@@ -74,7 +79,9 @@ async fn create(pool: &PgPool, layout: &Layout, options: &InitOptions) -> Result
 fn is_race(error: &sqlx::Error) -> bool {
     // Unique violation in the catalogue; duplicate table, object, schema, function; a catalogue row
     // "concurrently updated"; deadlock.
-    let codes = ["23505", "42P07", "42710", "42P06", "42723", "XX000", "40P01"];
+    let codes = [
+        "23505", "42P07", "42710", "42P06", "42723", "XX000", "40P01",
+    ];
     code(error).is_some_and(|code| codes.contains(&code.as_str()))
 }
 
@@ -89,7 +96,12 @@ fn beside(layout: &Layout, options: &InitOptions, table: &Table) -> Vec<String> 
         let writer = writer(&options, table);
         let indexes = [Some(claim_index(&writer)), troubled_index(&writer)];
         let name = layout.table.quoted();
-        statements.extend(indexes.into_iter().flatten().map(|index| index.create("IF NOT EXISTS", &name)));
+        statements.extend(
+            indexes
+                .into_iter()
+                .flatten()
+                .map(|index| index.create("IF NOT EXISTS", &name)),
+        );
     }
     if options.notify {
         statements.extend(notify(&layout.table));
@@ -118,7 +130,11 @@ fn troubles(outbox: &TableName) -> [String; 2] {
              PRIMARY KEY (outbox, record_id)\n)",
             table.quoted()
         ),
-        format!("CREATE INDEX IF NOT EXISTS {} ON {} (outbox, key)", index.quoted(), table.quoted()),
+        format!(
+            "CREATE INDEX IF NOT EXISTS {} ON {} (outbox, key)",
+            index.quoted(),
+            table.quoted()
+        ),
     ]
 }
 
@@ -151,7 +167,11 @@ fn block(body: &str) -> String {
 /// A text as one literal, readable where it can be.
 fn quote(text: &str) -> String {
     const TAG: &str = "$postrider$";
-    if text.contains(TAG) { literal(text) } else { format!("{TAG}\n{text}\n{TAG}") }
+    if text.contains(TAG) {
+        literal(text)
+    } else {
+        format!("{TAG}\n{text}\n{TAG}")
+    }
 }
 
 /// An enum type beside the table.

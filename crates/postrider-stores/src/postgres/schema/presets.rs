@@ -62,15 +62,26 @@ fn packfinderz(layout: &Layout) -> Vec<String> {
     let mut table = Create::new(layout);
     table.column(&columns.id, "uuid PRIMARY KEY");
     table.maybe(&columns.event_type, &format!("{event_type} NOT NULL"));
-    table.maybe(&columns.aggregate_type, &format!("{aggregate_type} NOT NULL"));
+    table.maybe(
+        &columns.aggregate_type,
+        &format!("{aggregate_type} NOT NULL"),
+    );
     table.maybe(&columns.aggregate_id, "uuid NOT NULL");
     table.column(&columns.payload, "jsonb NOT NULL");
     table.column(&columns.created_at, "timestamptz NOT NULL DEFAULT now()");
     table.state();
     let mut statements = vec![create_event_type, create_aggregate_type, table.statement()];
     let published_at = layout.published_at().cloned();
-    let both = columns.aggregate_type.iter().chain(&columns.aggregate_id).collect::<Vec<_>>();
-    for indexed in [published_at.iter().collect(), columns.event_type.iter().collect(), both] {
+    let both = columns
+        .aggregate_type
+        .iter()
+        .chain(&columns.aggregate_id)
+        .collect::<Vec<_>>();
+    for indexed in [
+        published_at.iter().collect(),
+        columns.event_type.iter().collect(),
+        both,
+    ] {
         statements.extend(index(layout, &indexed));
     }
     statements
@@ -85,7 +96,10 @@ fn talkie(layout: &Layout) -> Vec<String> {
     table.maybe(&columns.idempotency_key, "text");
     table.column(&columns.payload, "json NOT NULL");
     table.state();
-    table.column(&columns.created_at, "timestamptz NOT NULL DEFAULT clock_timestamp()");
+    table.column(
+        &columns.created_at,
+        "timestamptz NOT NULL DEFAULT clock_timestamp()",
+    );
     let mut comment = None;
     if let (Some(topic), Some(key)) = (&columns.topic, &columns.idempotency_key) {
         table.constraint(format!("UNIQUE ({}, {})", topic.quoted(), key.quoted()));
@@ -109,7 +123,10 @@ fn polyshop(layout: &Layout) -> Vec<String> {
     table.maybe(&columns.event_type, "text NOT NULL");
     table.maybe(&columns.version, "integer NOT NULL DEFAULT 1");
     table.column(&columns.payload, "json NOT NULL");
-    table.column(&columns.created_at, "timestamptz NOT NULL DEFAULT clock_timestamp()");
+    table.column(
+        &columns.created_at,
+        "timestamptz NOT NULL DEFAULT clock_timestamp()",
+    );
     table.state();
     table.maybe(&columns.metadata, "jsonb");
     let mut statements = vec![table.statement()];
@@ -136,7 +153,10 @@ fn gopipe(layout: &Layout) -> Vec<String> {
 
 /// gopipe keeps the messages that a subscriber has handled beside its outbox.
 fn inbox(outbox: &TableName) -> [String; 2] {
-    let name: Identifier = "processed_messages".to_owned().try_into().expect("is a name");
+    let name: Identifier = "processed_messages"
+        .to_owned()
+        .try_into()
+        .expect("is a name");
     let index = suffixed(&name, "_created_at_idx").quoted();
     let table = outbox.sibling(name).quoted();
     [
@@ -156,7 +176,10 @@ fn debezium(layout: &Layout) -> Vec<String> {
     table.maybe(&columns.aggregate_id, "varchar(255) NOT NULL");
     table.maybe(&columns.event_type, "varchar(255) NOT NULL");
     table.column(&columns.payload, "jsonb");
-    table.column(&columns.created_at, "timestamptz NOT NULL DEFAULT clock_timestamp()");
+    table.column(
+        &columns.created_at,
+        "timestamptz NOT NULL DEFAULT clock_timestamp()",
+    );
     table.state();
     let mut statements = vec![table.statement()];
     statements.extend(claim_indexes(layout));
@@ -169,7 +192,11 @@ fn claim_indexes(layout: &Layout) -> Vec<String> {
     let writer = writer(&options, &unseen);
     let name = layout.table.quoted();
     let indexes = [Some(claim_index(&writer)), troubled_index(&writer)];
-    indexes.into_iter().flatten().map(|index| index.create("IF NOT EXISTS", &name)).collect()
+    indexes
+        .into_iter()
+        .flatten()
+        .map(|index| index.create("IF NOT EXISTS", &name))
+        .collect()
 }
 
 /// An index of the source system's own, named as Postgres would.
@@ -177,7 +204,11 @@ fn index(layout: &Layout, columns: &[&Identifier]) -> Option<String> {
     let first = columns.first()?;
     let joined: Vec<&str> = columns.iter().map(|column| column.as_str()).collect();
     let suffix = format!("_{}_idx", joined.join("_"));
-    let suffix = if suffix.len() < 48 { suffix } else { format!("_{}_idx", first.as_str().len()) };
+    let suffix = if suffix.len() < 48 {
+        suffix
+    } else {
+        format!("_{}_idx", first.as_str().len())
+    };
     let quoted: Vec<String> = columns.iter().map(|column| column.quoted()).collect();
     Some(format!(
         "CREATE INDEX IF NOT EXISTS {} ON {} ({})",
@@ -196,7 +227,11 @@ struct Create<'a> {
 
 impl<'a> Create<'a> {
     fn new(layout: &'a Layout) -> Self {
-        Self { layout, names: Vec::new(), lines: Vec::new() }
+        Self {
+            layout,
+            names: Vec::new(),
+            lines: Vec::new(),
+        }
     }
 
     fn column(&mut self, name: &'a Identifier, definition: &str) {
@@ -221,11 +256,22 @@ impl<'a> Create<'a> {
         let columns = &self.layout.columns;
         match &self.layout.state {
             State::Timestamp { published_at } => self.column(published_at, "timestamptz"),
-            State::Flag { published, published_at, .. } => {
+            State::Flag {
+                published,
+                published_at,
+                ..
+            } => {
                 self.column(published, "boolean NOT NULL DEFAULT false");
                 self.maybe(published_at, "timestamptz");
             }
-            State::Status { column, pending, retry_at, last_attempt_at, published_at, .. } => {
+            State::Status {
+                column,
+                pending,
+                retry_at,
+                last_attempt_at,
+                published_at,
+                ..
+            } => {
                 self.column(column, &self.status(column, pending));
                 self.column(retry_at, "timestamptz NOT NULL DEFAULT now()");
                 self.column(last_attempt_at, "timestamptz");
@@ -238,11 +284,20 @@ impl<'a> Create<'a> {
     }
 
     fn status(&self, column: &Identifier, first: &str) -> String {
-        let State::Status { pending, publishing, published, failed, dead, .. } = &self.layout.state else {
+        let State::Status {
+            pending,
+            publishing,
+            published,
+            failed,
+            dead,
+            ..
+        } = &self.layout.state
+        else {
             return "text".into();
         };
-        let words: Vec<String> =
-            [pending, publishing, published, failed, dead].map(|word| literal(word)).into();
+        let words: Vec<String> = [pending, publishing, published, failed, dead]
+            .map(|word| literal(word))
+            .into();
         format!(
             "text NOT NULL DEFAULT {} CHECK ({} IN ({}))",
             literal(first),
@@ -253,6 +308,9 @@ impl<'a> Create<'a> {
 
     fn statement(&self) -> String {
         let table = self.layout.table.quoted();
-        format!("CREATE TABLE IF NOT EXISTS {table} (\n  {}\n)", self.lines.join(",\n  "))
+        format!(
+            "CREATE TABLE IF NOT EXISTS {table} (\n  {}\n)",
+            self.lines.join(",\n  ")
+        )
     }
 }

@@ -22,11 +22,22 @@ impl Writer<'_> {
     }
 
     fn claim_by_lease(&self, selection: &Selection) -> String {
-        let State::Status { column, publishing, last_attempt_at, .. } = &self.layout.state else {
+        let State::Status {
+            column,
+            publishing,
+            last_attempt_at,
+            ..
+        } = &self.layout.state
+        else {
             return String::new();
         };
-        let sorted: Vec<String> =
-            self.layout.order.iter().enumerate().map(|(n, c)| format!("{} AS s{n}", of("o", c))).collect();
+        let sorted: Vec<String> = self
+            .layout
+            .order
+            .iter()
+            .enumerate()
+            .map(|(n, c)| format!("{} AS s{n}", of("o", c)))
+            .collect();
         let sort: Vec<String> = (0..sorted.len()).map(|n| format!("s{n}")).collect();
         format!(
             "WITH claimed AS (\n\
@@ -80,7 +91,14 @@ impl Writer<'_> {
 
     /// In lease mode: nobody's now, or nobody's any more, and not before its time.
     fn due(&self) -> String {
-        let State::Status { column, pending, failed, publishing, retry_at, .. } = &self.layout.state
+        let State::Status {
+            column,
+            pending,
+            failed,
+            publishing,
+            retry_at,
+            ..
+        } = &self.layout.state
         else {
             return "true".into();
         };
@@ -98,7 +116,12 @@ impl Writer<'_> {
 
     /// Whether a record that is being published is still leased. Without a time nobody holds it.
     fn held(&self, alias: &str) -> String {
-        let State::Status { last_attempt_at, .. } = &self.layout.state else { return "false".into() };
+        let State::Status {
+            last_attempt_at, ..
+        } = &self.layout.state
+        else {
+            return "false".into();
+        };
         let claimed_at = of(alias, last_attempt_at);
         let lease = micros(self.rules.lease);
         let oldest = (self.dialect.after)(self.dialect.now, &format!("-{lease}"));
@@ -112,7 +135,10 @@ impl Writer<'_> {
         }
         let dead_too = match self.layout.state {
             // A dead record is marked published; one that is not was set back by hand.
-            State::Flag { dead_is_flagged: true, .. } => "NOT t.dead AND ",
+            State::Flag {
+                dead_is_flagged: true,
+                ..
+            } => "NOT t.dead AND ",
             _ => "t.dead OR ",
         };
         Some(format!(
@@ -129,11 +155,19 @@ impl Writer<'_> {
         if !matches!(self.layout.state, State::Timestamp { .. }) {
             return None;
         }
-        let ids = format!("{} NOT IN ({})", self.id("o"), (self.dialect.values)(3, &self.id_list()));
-        let Some(key) = self.ordered_key() else { return Some(ids) };
+        let ids = format!(
+            "{} NOT IN ({})",
+            self.id("o"),
+            (self.dialect.values)(3, &self.id_list())
+        );
+        let Some(key) = self.ordered_key() else {
+            return Some(ids);
+        };
         let keys = (self.dialect.values)(4, &format!("text[]::{}", self.table.sql_type(key)));
         let key = of("o", key);
-        Some(format!("{ids}\nAND ({key} IS NULL OR {key} NOT IN ({keys}))"))
+        Some(format!(
+            "{ids}\nAND ({key} IS NULL OR {key} NOT IN ({keys}))"
+        ))
     }
 
     /// Keys of which a record is held, waits to be tried again, or is dead and parks its key. They are
@@ -152,9 +186,19 @@ impl Writer<'_> {
         let blocks = match &self.layout.state {
             State::Timestamp { .. } if !parks => return None,
             State::Timestamp { .. } => self.dead("b"),
-            State::Status { column, failed, publishing, retry_at, .. } => {
+            State::Status {
+                column,
+                failed,
+                publishing,
+                retry_at,
+                ..
+            } => {
                 let (status, retry_at) = (of("b", column), of("b", retry_at));
-                let dead = if parks { format!(" OR {}", self.dead("b")) } else { String::new() };
+                let dead = if parks {
+                    format!(" OR {}", self.dead("b"))
+                } else {
+                    String::new()
+                };
                 format!(
                     "({status} = {} AND {} OR {status} = {} AND {retry_at} > {now}{dead})",
                     literal(publishing),
@@ -163,17 +207,29 @@ impl Writer<'_> {
                 )
             }
             State::Flag { .. } | State::Delete => {
-                let waits = format!("NOT t.dead AND t.next_attempt_at > {now} AND {}", self.pending("b"));
-                if parks { format!("({waits} OR {})", self.dead("b")) } else { waits }
+                let waits = format!(
+                    "NOT t.dead AND t.next_attempt_at > {now} AND {}",
+                    self.pending("b")
+                );
+                if parks {
+                    format!("({waits} OR {})", self.dead("b"))
+                } else {
+                    waits
+                }
             }
         };
-        let from = self.from_with_troubles("b", 3);
-        Some(format!("SELECT {key} {from} AND {key} IS NOT NULL AND {blocks}"))
+        let from = self.join_troubles("b", 3);
+        Some(format!(
+            "SELECT {key} {from} AND {key} IS NOT NULL AND {blocks}"
+        ))
     }
 
     pub(super) fn troubles_of(&self) -> String {
         let dead = match self.layout.state {
-            State::Flag { dead_is_flagged: true, .. } => "NOT t.dead AND ",
+            State::Flag {
+                dead_is_flagged: true,
+                ..
+            } => "NOT t.dead AND ",
             _ => "t.dead OR ",
         };
         format!(

@@ -28,7 +28,7 @@ impl Writer<'_> {
             text(&columns.topic),
             (self.dialect.cast)(&attempts, "int8"),
             (self.dialect.cast)(&of("o", &columns.created_at), "timestamptz"),
-            self.from_with_troubles("o", 5),
+            self.join_troubles("o", 5),
             self.dead("o"),
             (self.dialect.among)(&self.id("o"), 2, &self.id_list()),
             self.order("o"),
@@ -41,7 +41,11 @@ impl Writer<'_> {
         let set = self.set_pending().join(", ");
         let mine = (self.dialect.among)(&self.id("o"), 1, &self.id_list());
         if !self.layout.needs_troubles() {
-            return format!("UPDATE {} AS o SET {set} WHERE {mine} AND {}", self.name(), self.dead("o"));
+            return format!(
+                "UPDATE {} AS o SET {set} WHERE {mine} AND {}",
+                self.name(),
+                self.dead("o")
+            );
         }
         let back = format!(
             "UPDATE {} AS t SET attempts = 0, dead = false, next_attempt_at = {}, last_error = {}\n\
@@ -55,7 +59,10 @@ impl Writer<'_> {
             String::new()
         } else {
             let name = self.name();
-            format!(", marked AS (\nUPDATE {name} AS o SET {set} FROM found WHERE {} = found.id)", self.id("o"))
+            format!(
+                ", marked AS (\nUPDATE {name} AS o SET {set} FROM found WHERE {} = found.id)",
+                self.id("o")
+            )
         };
         format!("WITH {}{marked}\n{back}", self.found(&mine))
     }
@@ -64,7 +71,11 @@ impl Writer<'_> {
     pub(super) fn dead_discard(&self) -> String {
         let mine = (self.dialect.among)(&self.id("o"), 1, &self.id_list());
         if !self.layout.needs_troubles() {
-            return format!("DELETE FROM {} AS o WHERE {mine} AND {}", self.name(), self.dead("o"));
+            return format!(
+                "DELETE FROM {} AS o WHERE {mine} AND {}",
+                self.name(),
+                self.dead("o")
+            );
         }
         format!(
             "WITH {},\nforgotten AS (\nDELETE FROM {} AS t USING found WHERE t.outbox = $2 AND {} = found.id)\n\
@@ -82,7 +93,7 @@ impl Writer<'_> {
         format!(
             "found AS MATERIALIZED (\nSELECT {} AS id {} AND {} AND {mine} {})",
             self.id("o"),
-            self.from_with_troubles("o", 2),
+            self.join_troubles("o", 2),
             self.dead("o"),
             self.dialect.lock_waiting
         )
@@ -96,13 +107,26 @@ impl Writer<'_> {
         }
         if let Some(error) = &columns.last_error {
             let chars_max = self.table.column(error).and_then(|column| column.chars_max);
-            set.push(format!("{} = {}", error.quoted(), self.resent(&of("o", error), chars_max)));
+            set.push(format!(
+                "{} = {}",
+                error.quoted(),
+                self.resent(&of("o", error), chars_max)
+            ));
         }
         match &self.layout.state {
-            State::Flag { published, dead_is_flagged: true, .. } => {
+            State::Flag {
+                published,
+                dead_is_flagged: true,
+                ..
+            } => {
                 set.push(format!("{} = false", published.quoted()));
             }
-            State::Status { column, pending, retry_at, .. } => {
+            State::Status {
+                column,
+                pending,
+                retry_at,
+                ..
+            } => {
                 set.push(format!("{} = {}", column.quoted(), literal(pending)));
                 set.push(format!("{} = {}", retry_at.quoted(), self.dialect.now));
             }
@@ -120,6 +144,7 @@ impl Writer<'_> {
 
     fn bound_id(&self) -> String {
         let list = self.id_list();
-        list.split_once("[]").map_or(list.clone(), |(bound, _)| bound.into())
+        list.split_once("[]")
+            .map_or(list.clone(), |(bound, _)| bound.into())
     }
 }

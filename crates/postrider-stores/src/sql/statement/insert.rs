@@ -8,10 +8,23 @@ use crate::sql::table::Kind;
 
 /// One list parameter per drafted column, in their order. Returns the event ids that were recorded.
 pub(crate) fn insert(layout: &Layout, dialect: &Dialect, drafts: &Drafts<'_>) -> String {
-    let types: Vec<&str> =
-        drafts.columns.iter().map(|c| if c.kind == Kind::Bytes { "bytea" } else { "text" }).collect();
+    let types: Vec<&str> = drafts
+        .columns
+        .iter()
+        .map(|c| {
+            if c.kind == Kind::Bytes {
+                "bytea"
+            } else {
+                "text"
+            }
+        })
+        .collect();
     let lists: Vec<(u32, &str)> = (1..).zip(types).collect();
-    let mut names: Vec<String> = drafts.columns.iter().map(|column| column.name.quoted()).collect();
+    let mut names: Vec<String> = drafts
+        .columns
+        .iter()
+        .map(|column| column.name.quoted())
+        .collect();
     let aliases: Vec<String> = (1..=names.len()).map(|n| format!("v{n}")).collect();
     let mut values: Vec<String> = drafts
         .columns
@@ -43,10 +56,18 @@ pub(crate) fn insert(layout: &Layout, dialect: &Dialect, drafts: &Drafts<'_>) ->
 /// What tells the recorded events apart.
 fn recorded_id(layout: &Layout, dialect: &Dialect) -> String {
     let columns = &layout.columns;
-    match (&columns.event_id, &columns.event_id_header, &columns.headers) {
+    match (
+        &columns.event_id,
+        &columns.event_id_header,
+        &columns.headers,
+    ) {
         (Some(event_id), _, _) => (dialect.cast)(&event_id.quoted(), "text"),
         (None, Some(name), Some(headers)) => {
-            format!("{} ->> {}", (dialect.cast)(&headers.quoted(), "jsonb"), super::literal(name))
+            format!(
+                "{} ->> {}",
+                (dialect.cast)(&headers.quoted(), "jsonb"),
+                super::literal(name)
+            )
         }
         _ => (dialect.cast)(&columns.id.quoted(), "text"),
     }

@@ -108,11 +108,20 @@ impl Writer<'_> {
 
     /// The key, where records of a key keep their order.
     fn ordered_key(&self) -> Option<&Identifier> {
-        self.layout.columns.key.as_ref().filter(|_| self.layout.ordering == Ordering::Key)
+        self.layout
+            .columns
+            .key
+            .as_ref()
+            .filter(|_| self.layout.ordering == Ordering::Key)
     }
 
     fn order(&self, alias: &str) -> String {
-        let columns: Vec<String> = self.layout.order.iter().map(|column| of(alias, column)).collect();
+        let columns: Vec<String> = self
+            .layout
+            .order
+            .iter()
+            .map(|column| of(alias, column))
+            .collect();
         columns.join(", ")
     }
 
@@ -135,14 +144,22 @@ impl Writer<'_> {
         let text = |column: &Identifier| (self.dialect.cast)(&of(alias, column), "text");
         let id = text(&self.layout.columns.id);
         // Without a key a record is in order with nothing but itself.
-        let key = self.ordered_key().map_or(id.clone(), |key| format!("coalesce({}, {id})", text(key)));
+        let key = self
+            .ordered_key()
+            .map_or(id.clone(), |key| format!("coalesce({}, {id})", text(key)));
         format!("{} % {LANES}", (self.dialect.hash)(&key))
     }
 
     fn attempts(&self, alias: &str) -> String {
-        let Some(column) = &self.layout.columns.attempts else { return "0".into() };
+        let Some(column) = &self.layout.columns.attempts else {
+            return "0".into();
+        };
         let value = of(alias, column);
-        if self.table.is_nullable(column) { format!("coalesce({value}, 0)") } else { value }
+        if self.table.is_nullable(column) {
+            format!("coalesce({value}, 0)")
+        } else {
+            value
+        }
     }
 
     /// Records that are not published, by the row's own columns; an index on them serves the claim.
@@ -153,9 +170,13 @@ impl Writer<'_> {
                 format!("{} IS NOT TRUE", of(alias, published))
             }
             State::Flag { published, .. } => format!("{} = false", of(alias, published)),
-            State::Status { column, pending, failed, publishing, .. } => {
-                is_one_of(&of(alias, column), &[pending, failed, publishing])
-            }
+            State::Status {
+                column,
+                pending,
+                failed,
+                publishing,
+                ..
+            } => is_one_of(&of(alias, column), &[pending, failed, publishing]),
             State::Delete => "true".into(),
         }
     }
@@ -165,7 +186,11 @@ impl Writer<'_> {
         let unpublished = self.unpublished(alias);
         match &self.layout.state {
             State::Timestamp { .. } => {
-                format!("{unpublished} AND {} < {}", self.attempts(alias), self.rules.max_attempts)
+                format!(
+                    "{unpublished} AND {} < {}",
+                    self.attempts(alias),
+                    self.rules.max_attempts
+                )
             }
             _ => unpublished,
         }
@@ -179,21 +204,37 @@ impl Writer<'_> {
                 let attempts = self.attempts(alias);
                 // The first comparison is implied, but lets the database see that its index of troubled records
                 // holds all of these.
-                format!("{unpublished} AND {attempts} > 0 AND {attempts} >= {}", self.rules.max_attempts)
+                format!(
+                    "{unpublished} AND {attempts} > 0 AND {attempts} >= {}",
+                    self.rules.max_attempts
+                )
             }
-            State::Flag { published, dead_is_flagged: true, .. } => {
-                let error = self.layout.columns.last_error.as_ref().map(|error| of(alias, error));
-                let error = error.map(|error| format!(" AND {error} IS NOT NULL")).unwrap_or_default();
+            State::Flag {
+                published,
+                dead_is_flagged: true,
+                ..
+            } => {
+                let error = self
+                    .layout
+                    .columns
+                    .last_error
+                    .as_ref()
+                    .map(|error| of(alias, error));
+                let error = error
+                    .map(|error| format!(" AND {error} IS NOT NULL"))
+                    .unwrap_or_default();
                 format!("t.dead AND {} = true{error}", of(alias, published))
             }
             State::Flag { .. } => format!("t.dead AND {unpublished}"),
-            State::Status { column, dead, .. } => format!("{} = {}", of(alias, column), literal(dead)),
+            State::Status { column, dead, .. } => {
+                format!("{} = {}", of(alias, column), literal(dead))
+            }
             State::Delete => "t.dead".into(),
         }
     }
 
     /// `FROM` the outbox, with a record's troubles where they are kept aside.
-    fn from_with_troubles(&self, alias: &str, outbox: u32) -> String {
+    fn join_troubles(&self, alias: &str, outbox: u32) -> String {
         if !self.layout.needs_troubles() {
             return format!("FROM {} AS {alias} WHERE true", self.name());
         }
@@ -215,7 +256,11 @@ pub(crate) fn troubles_table(outbox: &TableName) -> TableName {
 
 /// A column of the table behind an alias, or on its own.
 fn of(alias: &str, column: &Identifier) -> String {
-    if alias.is_empty() { column.quoted() } else { format!("{alias}.{}", column.quoted()) }
+    if alias.is_empty() {
+        column.quoted()
+    } else {
+        format!("{alias}.{}", column.quoted())
+    }
 }
 
 pub(crate) fn literal(text: &str) -> String {

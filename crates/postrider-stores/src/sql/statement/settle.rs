@@ -13,7 +13,11 @@ impl Writer<'_> {
         let set = match &self.layout.state {
             State::Delete => return format!("DELETE FROM {} AS o WHERE {mine}", self.name()),
             State::Timestamp { published_at } => format!("{} = {clock}", published_at.quoted()),
-            State::Flag { published, published_at, .. } => {
+            State::Flag {
+                published,
+                published_at,
+                ..
+            } => {
                 let mut set = format!("{} = true", published.quoted());
                 if let Some(published_at) = published_at {
                     set += &format!(", {} = {clock}", published_at.quoted());
@@ -24,7 +28,12 @@ impl Writer<'_> {
                 }
                 set
             }
-            State::Status { column, published, published_at, .. } => {
+            State::Status {
+                column,
+                published,
+                published_at,
+                ..
+            } => {
                 let mut set = format!("{} = {}", column.quoted(), literal(published));
                 if let Some(published_at) = published_at {
                     set += &format!(", {} = {clock}", published_at.quoted());
@@ -32,7 +41,11 @@ impl Writer<'_> {
                 set
             }
         };
-        format!("UPDATE {} AS o SET {set}\nWHERE {mine} AND {}", self.name(), self.claimed())
+        format!(
+            "UPDATE {} AS o SET {set}\nWHERE {mine} AND {}",
+            self.name(),
+            self.claimed()
+        )
     }
 
     pub(super) fn settle_failed(&self) -> String {
@@ -46,7 +59,12 @@ impl Writer<'_> {
     /// What still has to be true of a record that this claim holds.
     fn claimed(&self) -> String {
         match &self.layout.state {
-            State::Status { column, publishing, last_attempt_at, .. } => format!(
+            State::Status {
+                column,
+                publishing,
+                last_attempt_at,
+                ..
+            } => format!(
                 "{} = {} AND {} = $2",
                 of("o", column),
                 literal(publishing),
@@ -75,7 +93,12 @@ impl Writer<'_> {
 
     /// $1 ids, $2 token, $3 states, $4 attempts or NULL, $5 microseconds to wait, $6 errors or NULL.
     fn settle_failed_by_status(&self) -> String {
-        let State::Status { column, retry_at, .. } = &self.layout.state else { return String::new() };
+        let State::Status {
+            column, retry_at, ..
+        } = &self.layout.state
+        else {
+            return String::new();
+        };
         let fates = (self.dialect.rows)(&[
             (1, &self.id_list()),
             (3, "text"),
@@ -85,10 +108,16 @@ impl Writer<'_> {
         ]);
         let status = (self.dialect.cast)("f.status", self.table.sql_type(column));
         let due = (self.dialect.after)(self.dialect.now, "f.wait");
-        let mut set =
-            vec![format!("{} = {status}", column.quoted()), format!("{} = {due}", retry_at.quoted())];
+        let mut set = vec![
+            format!("{} = {status}", column.quoted()),
+            format!("{} = {due}", retry_at.quoted()),
+        ];
         if let Some(attempts) = &self.layout.columns.attempts {
-            set.push(format!("{} = coalesce(f.attempts, {})", attempts.quoted(), of("o", attempts)));
+            set.push(format!(
+                "{} = coalesce(f.attempts, {})",
+                attempts.quoted(),
+                of("o", attempts)
+            ));
         }
         set.extend(self.set_error());
         format!(
@@ -111,7 +140,12 @@ impl Writer<'_> {
             (6, "text"),
         ]);
         let mut set: Vec<String> = self.set_error().into_iter().collect();
-        if let State::Flag { published, dead_is_flagged: true, .. } = &self.layout.state {
+        if let State::Flag {
+            published,
+            dead_is_flagged: true,
+            ..
+        } = &self.layout.state
+        {
             set.push(format!("{} = f.dead", published.quoted()));
         }
         let marked = if set.is_empty() {
@@ -140,13 +174,19 @@ impl Writer<'_> {
     fn set_error(&self) -> Option<String> {
         let column = self.layout.columns.last_error.as_ref()?;
         let kept = format!("coalesce(f.error, {})", of("o", column));
-        let bound = self.table.column(column).and_then(|column| column.chars_max);
+        let bound = self
+            .table
+            .column(column)
+            .and_then(|column| column.chars_max);
         let error = bound.map_or(kept.clone(), |chars| format!("left({kept}, {chars})"));
         Some(format!("{} = {error}", column.quoted()))
     }
 
     pub(super) fn forget_troubles(&self) -> String {
         let named = (self.dialect.among)("t.record_id", 2, "text");
-        format!("DELETE FROM {} AS t WHERE t.outbox = $1 AND {named}", self.troubles())
+        format!(
+            "DELETE FROM {} AS t WHERE t.outbox = $1 AND {named}",
+            self.troubles()
+        )
     }
 }

@@ -12,8 +12,11 @@ use crate::sql::dialect::POSTGRES;
 use crate::sql::draft::{Drafting, Trace};
 use crate::sql::table::Column;
 
-const RULES: Rules =
-    Rules { max_attempts: 25, on_dead: OnDead::Park, lease: Duration::from_secs(60) };
+const RULES: Rules = Rules {
+    max_attempts: 25,
+    on_dead: OnDead::Park,
+    lease: Duration::from_secs(60),
+};
 
 /// A table as `init` makes it for a preset, as far as statements care.
 fn table(layout: &Layout) -> Table {
@@ -33,13 +36,30 @@ fn table(layout: &Layout) -> Table {
     let columns = &layout.columns;
     let mut table = Table::unseen(&layout.table);
     let uuid_key = layout.name == "packfinderz";
-    let id_kind = if layout.name == "gopipe" { (Kind::Int, "bigint") } else { (Kind::Uuid, "uuid") };
-    let word = if uuid_key { (Kind::Uuid, "uuid") } else { (Kind::Text, "text") };
-    let label = |name| if uuid_key { (Kind::Enum, name) } else { (Kind::Text, "text") };
+    let id_kind = if layout.name == "gopipe" {
+        (Kind::Int, "bigint")
+    } else {
+        (Kind::Uuid, "uuid")
+    };
+    let word = if uuid_key {
+        (Kind::Uuid, "uuid")
+    } else {
+        (Kind::Text, "text")
+    };
+    let label = |name| {
+        if uuid_key {
+            (Kind::Enum, name)
+        } else {
+            (Kind::Text, "text")
+        }
+    };
     let typed = [
         (Some(&columns.id), id_kind),
         (columns.event_type.as_ref(), label("event_type_enum")),
-        (columns.aggregate_type.as_ref(), label("aggregate_type_enum")),
+        (
+            columns.aggregate_type.as_ref(),
+            label("aggregate_type_enum"),
+        ),
         (columns.aggregate_id.as_ref(), word),
         (columns.topic.as_ref(), (Kind::Text, "text")),
         (columns.key.as_ref(), word),
@@ -48,7 +68,10 @@ fn table(layout: &Layout) -> Table {
         (Some(&columns.payload), (Kind::Jsonb, "jsonb")),
         (columns.headers.as_ref(), (Kind::Jsonb, "jsonb")),
         (columns.metadata.as_ref(), (Kind::Jsonb, "jsonb")),
-        (Some(&columns.created_at), (Kind::Time, "timestamp with time zone")),
+        (
+            Some(&columns.created_at),
+            (Kind::Time, "timestamp with time zone"),
+        ),
         (columns.attempts.as_ref(), (Kind::Int, "integer")),
         (columns.last_error.as_ref(), (Kind::Text, "text")),
     ];
@@ -58,7 +81,9 @@ fn table(layout: &Layout) -> Table {
         }
     }
     if let State::Status { column: status, .. } = &layout.state {
-        table.columns.push(column(status.as_str(), Kind::Text, "text"));
+        table
+            .columns
+            .push(column(status.as_str(), Kind::Text, "text"));
     }
     table
 }
@@ -68,7 +93,10 @@ fn event(layout: &Layout) -> Event {
     let event = Event::raw("order_created", "{}");
     let key = Some("00000000-0000-0000-0000-00000000000a".to_owned());
     Event {
-        aggregate_type: columns.aggregate_type.as_ref().map(|_| "vendor_order".into()),
+        aggregate_type: columns
+            .aggregate_type
+            .as_ref()
+            .map(|_| "vendor_order".into()),
         aggregate_id: columns.aggregate_id.as_ref().and(key.clone()),
         key: columns.key.as_ref().and(key),
         topic: columns.topic.as_ref().map(|_| "orders".into()),
@@ -78,11 +106,20 @@ fn event(layout: &Layout) -> Event {
 }
 
 fn insert_text(layout: &Layout, table: &Table) -> String {
-    let trace = Trace { trace_id: "t".into(), traceparent: "00-t-s-01".into() };
+    let trace = Trace {
+        trace_id: "t".into(),
+        traceparent: "00-t-s-01".into(),
+    };
     let routes = Routes::new();
     let now = Timestamp::from_micros(0);
     let events = [event(layout)];
-    let drafting = Drafting { layout, table, routes: &routes, trace: Some(&trace), now };
+    let drafting = Drafting {
+        layout,
+        table,
+        routes: &routes,
+        trace: Some(&trace),
+        now,
+    };
     insert(layout, &POSTGRES, &drafting.draft(&events).unwrap())
 }
 
@@ -96,14 +133,22 @@ fn statements_are_as_they_were() {
             let overrides = format!("ordering = '{ordering}'").parse().unwrap();
             let layout = Layout::with_overrides(preset, overrides).unwrap();
             let table = table(&layout);
-            let writer = Writer { layout: &layout, table: &table, dialect: &POSTGRES, rules: RULES };
+            let writer = Writer {
+                layout: &layout,
+                table: &table,
+                dialect: &POSTGRES,
+                rules: RULES,
+            };
             let statements = writer.statements();
             let name = |what: &str| format!("{preset}_{ordering}/{what}");
             compare(&name("claim"), &statements.claim);
             compare(&name("settle_published"), &statements.settle_published);
             compare(&name("settle_failed"), &statements.settle_failed);
             compare(&name("backlog"), &statements.backlog);
-            compare(&name("purge"), statements.purge.as_deref().unwrap_or("-- nothing to purge"));
+            compare(
+                &name("purge"),
+                statements.purge.as_deref().unwrap_or("-- nothing to purge"),
+            );
             compare(&name("dead_list"), &statements.dead.list);
             compare(&name("dead_resend"), &statements.dead.resend);
             compare(&name("dead_discard"), &statements.dead.discard);
@@ -133,7 +178,15 @@ fn skipping_dead_records_leaves_no_look_at_them() {
     let overrides = "ordering = 'key'".parse().unwrap();
     let layout = Layout::with_overrides("packfinderz", overrides).unwrap();
     let table = table(&layout);
-    let rules = Rules { on_dead: OnDead::Skip, ..RULES };
-    let writer = Writer { layout: &layout, table: &table, dialect: &POSTGRES, rules };
+    let rules = Rules {
+        on_dead: OnDead::Skip,
+        ..RULES
+    };
+    let writer = Writer {
+        layout: &layout,
+        table: &table,
+        dialect: &POSTGRES,
+        rules,
+    };
     assert_eq!(writer.blocking_keys(), None);
 }

@@ -10,16 +10,32 @@ impl Writer<'_> {
         let published = match &self.layout.state {
             State::Delete => return None,
             State::Timestamp { published_at } => format!("{} IS NOT NULL", of("o", published_at)),
-            State::Flag { published, dead_is_flagged, .. } => {
-                let error = self.layout.columns.last_error.as_ref().filter(|_| *dead_is_flagged);
+            State::Flag {
+                published,
+                dead_is_flagged,
+                ..
+            } => {
+                let error = self
+                    .layout
+                    .columns
+                    .last_error
+                    .as_ref()
+                    .filter(|_| *dead_is_flagged);
                 let alive = error.map(|error| format!(" AND {} IS NULL", of("o", error)));
                 format!("{} = true{}", of("o", published), alive.unwrap_or_default())
             }
-            State::Status { column, published, .. } => {
+            State::Status {
+                column, published, ..
+            } => {
                 format!("{} = {}", of("o", column), literal(published))
             }
         };
-        let age = of("o", self.layout.published_at().unwrap_or(&self.layout.columns.created_at));
+        let age = of(
+            "o",
+            self.layout
+                .published_at()
+                .unwrap_or(&self.layout.columns.created_at),
+        );
         Some(format!(
             "DELETE FROM {table} AS o WHERE {id} = ANY(ARRAY(\n\
              SELECT {id} FROM {table} AS o WHERE {published} AND {age} < {}\nLIMIT $1 {}))",
@@ -32,10 +48,13 @@ impl Writer<'_> {
 
     /// pending, microseconds since the oldest of them was made, dead. With troubles $1 is the outbox.
     pub(super) fn backlog(&self) -> String {
-        let created_at = (self.dialect.cast)(&of("o", &self.layout.columns.created_at), "timestamptz");
+        let created_at =
+            (self.dialect.cast)(&of("o", &self.layout.columns.created_at), "timestamptz");
         let age = (self.dialect.micros_between)(&format!("min({created_at})"), self.dialect.clock);
         let dead_looks_pending = match self.layout.state {
-            State::Flag { dead_is_flagged, .. } => !dead_is_flagged,
+            State::Flag {
+                dead_is_flagged, ..
+            } => !dead_is_flagged,
             State::Delete => true,
             State::Timestamp { .. } | State::Status { .. } => false,
         };
@@ -44,7 +63,7 @@ impl Writer<'_> {
                 " AND {} NOT IN (SELECT {} {} AND {})",
                 self.id("o"),
                 self.id("b"),
-                self.from_with_troubles("b", 1),
+                self.join_troubles("b", 1),
                 self.dead("b")
             )
         } else {
@@ -54,7 +73,7 @@ impl Writer<'_> {
             "SELECT count(*) AS pending, {age} AS oldest,\n\
              (SELECT count(*) {} AND {}) AS dead\n\
              FROM {} AS o WHERE {}{not_dead}",
-            self.from_with_troubles("b", 1),
+            self.join_troubles("b", 1),
             self.dead("b"),
             self.name(),
             self.pending("o"),
@@ -97,7 +116,14 @@ pub(crate) fn troubled_index(writer: &Writer<'_>) -> Option<Index> {
             let failed = format!("{} AND {} > 0", writer.unpublished(""), writer.attempts(""));
             (columns(writer.order("")), failed)
         }
-        State::Status { column, failed, publishing, dead, retry_at, .. } => {
+        State::Status {
+            column,
+            failed,
+            publishing,
+            dead,
+            retry_at,
+            ..
+        } => {
             let condition = match writer.ordered_key() {
                 Some(_) => is_one_of(&column.quoted(), &[failed, publishing, dead]),
                 None => is_one_of(&column.quoted(), &[failed, dead]),
@@ -106,7 +132,11 @@ pub(crate) fn troubled_index(writer: &Writer<'_>) -> Option<Index> {
         }
         State::Flag { .. } | State::Delete => return None,
     };
-    Some(Index { name: index_name(writer, "troubled"), columns, condition: Some(condition) })
+    Some(Index {
+        name: index_name(writer, "troubled"),
+        columns,
+        condition: Some(condition),
+    })
 }
 
 /// An index on the outbox.
@@ -120,8 +150,16 @@ pub(crate) struct Index {
 impl Index {
     /// `how` is `IF NOT EXISTS` or `CONCURRENTLY`.
     pub(crate) fn create(&self, how: &str, table: &str) -> String {
-        let condition = self.condition.as_ref().map(|text| format!(" WHERE {text}")).unwrap_or_default();
-        format!("CREATE INDEX {how} {} ON {table} ({}){condition}", self.name.quoted(), self.columns)
+        let condition = self
+            .condition
+            .as_ref()
+            .map(|text| format!(" WHERE {text}"))
+            .unwrap_or_default();
+        format!(
+            "CREATE INDEX {how} {} ON {table} ({}){condition}",
+            self.name.quoted(),
+            self.columns
+        )
     }
 }
 
@@ -133,5 +171,7 @@ fn index_name(writer: &Writer<'_>, purpose: &str) -> Identifier {
 pub(crate) fn suffixed(name: &Identifier, suffix: &str) -> Identifier {
     let name = name.as_str();
     let end = name.floor_char_boundary(63 - suffix.len());
-    format!("{}{suffix}", &name[..end]).try_into().expect("is a name")
+    format!("{}{suffix}", &name[..end])
+        .try_into()
+        .expect("is a name")
 }

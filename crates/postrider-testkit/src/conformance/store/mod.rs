@@ -2,6 +2,8 @@
 //! cases that its layout is for: `store_conformance!(world, records dead)`, with `order` where keys keep their
 //! order, `overtaking` where they need not, `lease` where claims are leases, and `hold` where they are not.
 
+#![expect(clippy::unwrap_used, reason = "what fails here is a test")]
+
 pub mod dead;
 pub mod hold;
 pub mod lease;

@@ -1,0 +1,238 @@
+//! P3, order per key, on each kind of table: a flag, a status, a time.
+
+use postrider::brokers::memory::{Fault, MemoryBroker};
+use postrider::core::{Message, Ordering, PublishError, Topic};
+use postrider_testkit::eventually;
+use postrider_testkit::history::{Seen, Verdict};
+
+use crate::witness::Answering;
+use crate::world::{World, seen_sample, until_accepted};
+
+const ENTITIES: usize = 30;
+const EVENTS: i64 = 15;
+
+/// The preset's table with order per key.
+async fn ordered(preset: &str) -> World {
+    World::with(preset, |layout| layout.ordering = Ordering::Key).await
+}
+
+fn log(world: &World, broker: &MemoryBroker) -> Vec<Seen> {
+    let messages = broker.messages(&Topic::from(world.sample_topic()));
+    messages.iter().map(seen_sample).collect()
+}
+
+/// Emits the events of all entities, each entity's in order, in transactions of random size.
+async fn write_all(world: &World) -> Vec<Seen> {
+    let mut next = [0; ENTITIES];
+    let mut committed = Vec::new();
+    while committed.len() < ENTITIES * EVENTS as usize {
+        let mut batch = Vec::new();
+        for _ in 0..fastrand::usize(1..20) {
+            let entity = fastrand::usize(..next.len());
+            if next[entity] < EVENTS {
+                let key = format!("entity-{entity}");
+                batch.push(Seen {
+                    key,
+                    number: next[entity],
+                });
+                next[entity] += 1;
+            }
+        }
+        let event = |seen: &Seen| world.numbered_sample(&seen.key, seen.number);
+        world.emit(batch.iter().map(event)).await;
+        committed.extend(batch);
+    }
+    committed
+}
+
+/// Three relays, a broker that fails at random and goes away once, and a writer.
+async fn order_is_kept_on(preset: &str) {
+    let mut world = ordered(preset).await;
+    world.max_attempts = 1000;
+    let broker = MemoryBroker::default();
+    broker.fail_next(u32::MAX, Fault::Transient, |_| fastrand::u32(..12) == 0);
+    broker.fail_next(20, Fault::AckLost, |_| fastrand::u32(..30) == 0);
+    let start = || {
+        world
+            .relay(broker.clone())
+            .config(|config| config.batch = 30)
+            .start()
+    };
+    let relays = [start(), start(), start()];
+    let outage = async {
+        until_accepted(&broker, world.sample_topic(), 100).await;
+        broker.stop();
+        relays[0].until_metric("postrider_breaker_open", 1.0).await;
+        broker.start();
+    };
+    let (committed, ()) = tokio::join!(write_all(&world), outage);
+    world.until_drained().await;
+    for relay in relays {
+        relay.stop().await;
+    }
+    Verdict::of(&committed, &log(&world, &broker)).assert_clean();
+}
+
+/// A3-07: many entities, random failures, an outage, several relays: each entity's events appear in
+/// order on their topic.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_entitys_events_appear_in_order_under_failures_and_several_relays() {
+    order_is_kept_on("polyshop").await;
+}
+
+/// A3-07 on a table that is claimed by lease.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_keys_events_appear_in_order_with_leases() {
+    order_is_kept_on("talkie").await;
+}
+
+/// A3-07 on a table that has no column for the time of the next attempt.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_aggregates_events_appear_in_order_without_a_retry_column() {
+    order_is_kept_on("packfinderz").await;
+}
+
+/// What commits first comes first, whatever its transaction's age: a long transaction is open, one began
+/// early and wrote late, and one did both quickly.
+#[tokio::test]
+async fn the_first_to_commit_on_a_key_comes_first_though_its_transaction_began_last() {
+    for preset in ["polyshop", "talkie", "packfinderz"] {
+        let world = ordered(preset).await;
+        world
+            .execute("CREATE TABLE keys (key text); INSERT INTO keys VALUES ('k')")
+            .await;
+        world.execute("CREATE TABLE elsewhere (n int)").await;
+        let broker = MemoryBroker::default();
+        let relay = world.relay(broker.clone()).start();
+        let outbox = world.outbox();
+        let lock = "SELECT 1 FROM keys WHERE key = 'k' FOR UPDATE";
+        let write = "INSERT INTO elsewhere VALUES (1)";
+
+        let mut early = world.pool().begin().await.unwrap();
+        sqlx::query(write).execute(&mut *early).await.unwrap();
+        let mut open = world.pool().begin().await.unwrap();
+        sqlx::query(write).execute(&mut *open).await.unwrap();
+        let mut quick = world.pool().begin().await.unwrap();
+        sqlx::query(lock).execute(&mut *quick).await.unwrap();
+        outbox
+            .emit(&mut quick, world.numbered_sample("k", 1))
+            .await
+            .unwrap();
+        quick.commit().await.unwrap();
+        sqlx::query(lock).execute(&mut *early).await.unwrap();
+        outbox
+            .emit(&mut early, world.numbered_sample("k", 2))
+            .await
+            .unwrap();
+        early.commit().await.unwrap();
+
+        until_accepted(&broker, world.sample_topic(), 2).await;
+        open.commit().await.unwrap();
+        world.until_drained().await;
+        relay.stop().await;
+        let numbers: Vec<i64> = log(&world, &broker)
+            .iter()
+            .map(|seen| seen.number)
+            .collect();
+        assert_eq!(numbers, [1, 2], "{preset}");
+    }
+}
+
+/// Both were there before the relay looked; the one that began last still comes first.
+#[tokio::test]
+async fn a_backlog_is_read_in_the_order_of_its_inserts_not_of_its_transactions() {
+    for preset in ["polyshop", "talkie", "packfinderz"] {
+        let world = ordered(preset).await;
+        let outbox = world.outbox();
+        let mut early = world.pool().begin().await.unwrap();
+        sqlx::query("SELECT now()")
+            .execute(&mut *early)
+            .await
+            .unwrap();
+        world.emit([world.numbered_sample("k", 1)]).await;
+        outbox
+            .emit(&mut early, world.numbered_sample("k", 2))
+            .await
+            .unwrap();
+        early.commit().await.unwrap();
+        let broker = MemoryBroker::default();
+        let relay = world.relay(broker.clone()).start();
+        world.until_drained().await;
+        relay.stop().await;
+        let numbers: Vec<i64> = log(&world, &broker)
+            .iter()
+            .map(|seen| seen.number)
+            .collect();
+        assert_eq!(numbers, [1, 2], "{preset}");
+    }
+}
+
+/// A broker that fails every message of a batch is believed for the first of a key only: the others were not
+/// tried in their turn, and are not counted.
+#[tokio::test]
+async fn what_fails_behind_a_failed_event_of_its_key_is_not_counted() {
+    let world = ordered("packfinderz").await;
+    world
+        .emit((1..=3).map(|number| world.numbered_sample("k", number)))
+        .await;
+    let broker = Answering(|_: &Message| {
+        Err(PublishError::Failed {
+            reason: "no".into(),
+        })
+    });
+    let relay = world.relay(broker).start();
+    let tried = "SELECT count(*) FROM outbox_events WHERE attempt_count >= 3";
+    world
+        .until_count("the first is tried three times", 1, tried)
+        .await;
+    relay.stop().await;
+    let counts = "SELECT attempt_count::int8 FROM outbox_events ORDER BY created_at OFFSET 1";
+    let behind: Vec<i64> = world
+        .rows(counts)
+        .await
+        .iter()
+        .map(|row| sqlx::Row::get(row, 0))
+        .collect();
+    assert_eq!(behind, [0, 0]);
+}
+
+/// Somebody else's lock on a row may hold its key up, but lets no later row of the key pass.
+#[tokio::test]
+async fn a_locked_row_is_not_overtaken_by_its_key() {
+    for preset in ["polyshop", "talkie", "packfinderz"] {
+        let world = ordered(preset).await;
+        let first = world.numbered_sample("a", 1);
+        world
+            .emit([first.clone(), world.numbered_sample("a", 2)])
+            .await;
+        let mut tx = world.pool().begin().await.unwrap();
+        let table = world.layout.table.quoted();
+        let lock = format!("SELECT 1 FROM {table} WHERE id = '{}' FOR UPDATE", first.id);
+        sqlx::query(sqlx::AssertSqlSafe(lock))
+            .execute(&mut *tx)
+            .await
+            .unwrap();
+        let pid = sqlx::query_scalar("SELECT pg_backend_pid()")
+            .fetch_one(&mut *tx)
+            .await;
+        let locker: i32 = pid.unwrap();
+        let broker = MemoryBroker::default();
+        let relay = world.relay(broker.clone()).start();
+        let waiting = format!(
+            "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted AND {locker} = ANY(pg_blocking_pids(pid))"
+        );
+        eventually("the relay has met the lock", async || {
+            world.flag(&waiting).await.then_some(()).ok_or("not yet")
+        })
+        .await;
+        assert!(log(&world, &broker).is_empty(), "{preset}");
+        tx.rollback().await.unwrap();
+        world.until_drained().await;
+        relay.stop().await;
+        let numbers: Vec<i64> = log(&world, &broker)
+            .iter()
+            .map(|seen| seen.number)
+            .collect();
+        assert_eq!(numbers, [1, 2], "{preset}");
+    }
+}
