@@ -80,6 +80,12 @@ impl Metrics {
 
     fn register(&self) {
         let mut registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        self.register_counters(&mut registry);
+        self.register_histograms(&mut registry);
+        self.register_gauges(&mut registry);
+    }
+
+    fn register_counters(&self, registry: &mut Registry) {
         let mut add = |name: &str, help: &str, counters: &Counters| {
             registry.register(format!("postrider_{name}"), help, counters.clone());
         };
@@ -95,40 +101,18 @@ impl Metrics {
         );
         add("dead", "Records given up", &self.dead);
         add("released", "Records let go untouched", &self.released);
-        add(
-            "lapsed",
-            "Records whose claim had run out when their fate was known",
-            &self.lapsed,
-        );
-        add(
-            "duplicates_suppressed",
-            "Emits that found their event recorded",
-            &self.duplicates,
-        );
+        let help = "Records whose claim had run out when their fate was known";
+        add("lapsed", help, &self.lapsed);
+        let help = "Emits that found their event already recorded";
+        add("duplicates_suppressed", help, &self.duplicates);
         add(
             "purged",
             "Published records deleted by cleanup",
             &self.purged,
         );
-        let mut add = |name: &str, help: &str, gauges: &Family<Label, Gauge>| {
-            registry.register(format!("postrider_{name}"), help, gauges.clone());
-        };
-        add(
-            "backlog",
-            "Records still to be published, from the table",
-            &self.backlog,
-        );
-        add(
-            "dead_records",
-            "Dead records in the table",
-            &self.dead_records,
-        );
-        add("lanes_held", "Lanes held at the moment", &self.lanes);
-        add(
-            "breaker_open",
-            "1 while the broker is taken to be down",
-            &self.breaker,
-        );
+    }
+
+    fn register_histograms(&self, registry: &mut Registry) {
         let mut add = |name: &str, help: &str, histograms: &Histograms| {
             registry.register(
                 format!("postrider_{name}_seconds"),
@@ -146,11 +130,30 @@ impl Metrics {
             "The broker's part of a batch",
             &self.publish_seconds,
         );
+    }
+
+    fn register_gauges(&self, registry: &mut Registry) {
         let help = "Age of the oldest record still to be published, from the table";
         registry.register(
             "postrider_oldest_age_seconds",
             help,
             self.oldest_age.clone(),
+        );
+        let mut add = |name: &str, help: &str, gauges: &Family<Label, Gauge>| {
+            registry.register(format!("postrider_{name}"), help, gauges.clone());
+        };
+        let help = "Records still to be published, from the table";
+        add("backlog", help, &self.backlog);
+        add(
+            "dead_records",
+            "Dead records in the table",
+            &self.dead_records,
+        );
+        add("lanes_held", "Lanes held at the moment", &self.lanes);
+        add(
+            "breaker_open",
+            "1 while the broker is taken to be down",
+            &self.breaker,
         );
     }
 

@@ -366,24 +366,3 @@ async fn the_envelope_holds_what_was_emitted_and_one_id_throughout() {
     }
     assert_eq!(messages.len(), 2);
 }
-
-#[tokio::test(flavor = "multi_thread")]
-async fn tmp_race() {
-    let world = World::new("packfinderz").await;
-    world.emit((0..200).map(|_| license_event())).await;
-    let broker = MemoryBroker::default();
-    broker.fail_next(u32::MAX, Fault::Transient, |_| true);
-    let relay = world
-        .relay(broker.clone())
-        .config(|config| config.claims = 4)
-        .config(|config| config.batch = 5)
-        .config(|config| config.retry.backoff.base = std::time::Duration::from_secs(3600))
-        .config(|config| config.retry.backoff.cap = std::time::Duration::from_secs(3600))
-        .start();
-    world.until_count("all tried", 0, "SELECT count(*) FROM outbox_events WHERE attempt_count = 0").await;
-    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
-    relay.stop().await;
-    for row in world.rows("SELECT attempt_count, count(*) FROM outbox_events GROUP BY 1 ORDER BY 1").await {
-        println!("attempts {}: {} rows", row.get::<i32, _>(0), row.get::<i64, _>(1));
-    }
-}
