@@ -1,5 +1,8 @@
 //! The style rules that a machine can check.
-#![allow(clippy::unwrap_used, reason = "clippy knows tests, but not what tests share")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "clippy knows tests, but not what tests share"
+)]
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -209,6 +209,32 @@ async fn only_the_message_over_the_topics_own_limit_is_too_large() {
 }
 
 #[tokio::test]
+async fn requests_on_the_wire_behind_a_refused_one_are_not_taken() {
+    let mut config = KafkaConfig::new(Kafka::shared().bootstrap());
+    // Every message is a request of its own, and five are under way at a time.
+    config.batch_bytes = 16_000;
+    let publisher = KafkaPublisher::new(config).unwrap();
+    let world = world().await;
+    let topic = topic_with(&world, &[("max.message.bytes", "20000")]).await;
+    let mut batch = interleaved(&topic, &["a"], 0, 40);
+    for message in &mut batch {
+        message.payload = Some(noise(15_000).into());
+    }
+    batch[20].payload = Some(noise(30_000).into());
+    let outcomes = publisher.publish(&batch, DEADLINE).await;
+    assert_each_key_ends_at_its_first_failure(&batch, &outcomes);
+    assert!(
+        matches!(outcomes[20], Err(PublishError::TooLarge { .. })),
+        "{:?}",
+        outcomes[20]
+    );
+    assert_eq!(
+        first_occurrences(&world.read(&topic).await)["a"],
+        (0..20).collect::<Vec<_>>()
+    );
+}
+
+#[tokio::test]
 async fn records_that_the_topic_refuses_harm_nobody_else() {
     let world = world().await;
     let topic = topic_with(&world, &[("cleanup.policy", "compact")]).await;

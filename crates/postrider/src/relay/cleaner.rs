@@ -38,8 +38,13 @@ pub(super) async fn clean(shared: Arc<Shared>, cleanup: Cleanup, shutdown: Cance
 /// Counts the backlog for the metrics until the relay stops.
 pub(super) async fn sample_backlog(shared: Arc<Shared>, shutdown: CancellationToken) {
     loop {
+        let backlog = tokio::select! {
+            backlog = shared.store.backlog() => backlog,
+            // A long table takes long to count, and a stop need not wait for that.
+            () = shutdown.cancelled() => return,
+        };
         // Trouble with the database is told by the workers; the old figures stay.
-        if let Ok(backlog) = shared.store.backlog().await {
+        if let Ok(backlog) = backlog {
             shared.metrics.backlog(&backlog);
         }
         tokio::select! {

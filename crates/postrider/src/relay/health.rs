@@ -105,10 +105,19 @@ async fn probe_database(shared: &Shared) {
 /// An answered ping says nothing about publishing, so it does not close an open breaker: the next
 /// try does.
 async fn probe_broker(shared: &Shared) {
-    match tokio::time::timeout(PROBE_TIMEOUT, shared.publisher.ping()).await {
-        Ok(Ok(())) if shared.breaker.is_open() => {}
-        Ok(Ok(())) => shared.health.broker_up(),
-        Ok(Err(error)) => shared.health.broker_down(&chain(&error)),
-        Err(_) => shared.health.broker_down("no answer within 5 s"),
+    match shared.ping_broker().await {
+        Ok(()) if shared.breaker.is_open() => {}
+        Ok(()) => shared.health.broker_up(),
+        Err(reason) => shared.health.broker_down(&reason),
+    }
+}
+
+impl Shared {
+    /// Whether the broker answers, within bounds, or why not.
+    pub(super) async fn ping_broker(&self) -> Result<(), String> {
+        match tokio::time::timeout(PROBE_TIMEOUT, self.publisher.ping()).await {
+            Ok(answer) => answer.map_err(|error| chain(&error)),
+            Err(_) => Err("no answer within 5 s".into()),
+        }
     }
 }

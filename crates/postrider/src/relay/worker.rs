@@ -63,10 +63,10 @@ pub(super) async fn run(shared: Arc<Shared>, share: Share, shutdown: Cancellatio
 impl Shared {
     /// Asks a broker that was down before anything is claimed for it.
     async fn broker_answers(&self, pass: Pass) -> bool {
-        match self.publisher.ping().await {
+        match self.ping_broker().await {
             Ok(()) => true,
-            Err(error) => {
-                self.health.broker_down(&chain(&error));
+            Err(reason) => {
+                self.health.broker_down(&reason);
                 self.breaker.outage(pass);
                 false
             }

@@ -11,7 +11,7 @@ use postrider_testkit::services::{Kind, PrivateServer};
 
 use crate::packfinderz::{TOPIC, license_event};
 use crate::polyshop::numbered;
-use crate::witness::Answering;
+use crate::witness::{Answering, SlowCount};
 use crate::world::{World, metric, until_accepted};
 
 /// A stop that the broker does not let finish ends after `stop_timeout`; what was in flight is released at
@@ -65,6 +65,22 @@ async fn a_relay_with_nothing_in_flight_stops_at_once() {
     relay.stop().await;
 }
 
+/// A table that takes long to count does not hold up a stop.
+#[tokio::test]
+async fn a_stop_does_not_wait_for_the_backlog_to_be_counted() {
+    let world = World::new("packfinderz").await;
+    let (store, mut gate) = SlowCount::new(world.store());
+    let relay = world.relay(MemoryBroker::default()).store(store).start();
+    gate.changed().await.unwrap();
+    let start = Instant::now();
+    relay.stop().await;
+    assert!(
+        start.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        start.elapsed()
+    );
+}
+
 /// A relay that was stopped before it began takes nothing.
 #[tokio::test]
 async fn a_relay_that_is_told_to_stop_before_it_starts_claims_nothing() {
@@ -74,11 +90,7 @@ async fn a_relay_that_is_told_to_stop_before_it_starts_claims_nothing() {
     let relay = world.relay(broker.clone()).start();
     relay.shutdown.cancel();
     relay.stop().await;
-    assert!(broker.accepted(&Topic::from(TOPIC)) <= 1);
-    let published = world
-        .number("SELECT count(*) FROM outbox_events WHERE published_at IS NOT NULL")
-        .await;
-    assert_eq!(published as u64, broker.accepted(&Topic::from(TOPIC)));
+    assert_eq!(broker.accepted(&Topic::from(TOPIC)), 0);
 }
 
 async fn start_error(world: &World) -> String {

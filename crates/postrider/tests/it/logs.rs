@@ -1,7 +1,7 @@
 //! What the log says of each event.
 
 use std::io::Write;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use postrider::brokers::memory::{Fault, MemoryBroker};
 use postrider::core::Event;
@@ -47,8 +47,17 @@ impl MakeWriter<'_> for Lines {
     }
 }
 
+/// While there is but one subscriber, `tracing` asks the thread that first comes to a line whether anybody
+/// wants it, and remembers the answer for all threads. Other tests' threads have none. With a second
+/// subscriber it asks each of them.
+fn keep_a_second_subscriber() {
+    static SECOND: OnceLock<tracing::Dispatch> = OnceLock::new();
+    SECOND.get_or_init(|| tracing::Dispatch::new(tracing_subscriber::registry()));
+}
+
 /// Captures this thread's log while the guard lives. The test's runtime has one thread.
 fn capture(filter: &str) -> (Lines, tracing::subscriber::DefaultGuard) {
+    keep_a_second_subscriber();
     let lines = Lines::default();
     let subscriber = tracing_subscriber::fmt()
         .json()

@@ -10,7 +10,9 @@ use postrider_testkit::eventually;
 use tokio::sync::Notify;
 
 use crate::packfinderz::{TOPIC, license_event};
-use crate::witness::{Answering, Asked, Call, CallKind, NotedPublisher, NotedStore, Notes};
+use crate::witness::{
+    Answering, Asked, Call, CallKind, HangingOnce, NotedPublisher, NotedStore, Notes,
+};
 use crate::world::{World, until_accepted};
 
 /// How late a timer may be on a busy machine.
@@ -193,6 +195,26 @@ async fn tries_grow_apart_too_when_the_broker_answers_pings_and_takes_nothing() 
             .await,
         0
     );
+}
+
+/// A ping that is never answered is an outage too: the relay does not wait for it for ever.
+#[tokio::test]
+async fn a_ping_that_hangs_does_not_keep_the_relay_from_trying_again() {
+    let world = World::new("packfinderz").await;
+    let broker = MemoryBroker::default();
+    let (publisher, pings) = HangingOnce::new(broker.clone());
+    let relay = world
+        .relay(publisher)
+        .config(|config| config.claims = 1)
+        .config(|config| config.probe_every = Duration::from_secs(3600))
+        .start();
+    relay.until_ready().await;
+    broker.stop();
+    world.emit([license_event()]).await;
+    until_noted(&pings, 2).await;
+    broker.start();
+    until_accepted(&broker, TOPIC, 1).await;
+    relay.stop().await;
 }
 
 /// A full batch is followed by the next at once: a wait per batch would cap the throughput.

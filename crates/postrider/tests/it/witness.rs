@@ -170,6 +170,46 @@ impl Claim for GatedClaim {
     }
 }
 
+/// A store that counts its backlog once, for the relay's start, and then never again comes to an end.
+pub(crate) struct SlowCount<S> {
+    inner: S,
+    counts: watch::Sender<usize>,
+}
+
+impl<S: OutboxStore> SlowCount<S> {
+    /// The receiver changes when a count begins that does not end.
+    pub(crate) fn new(inner: S) -> (Self, watch::Receiver<usize>) {
+        let (counts, changed) = watch::channel(0);
+        (Self { inner, counts }, changed)
+    }
+}
+
+#[async_trait]
+impl<S: OutboxStore> OutboxStore for SlowCount<S> {
+    async fn claim(&self, want: Want) -> Result<Option<Box<dyn Claim>>, StoreError> {
+        self.inner.claim(want).await
+    }
+
+    async fn purge(&self, keep: Duration, limit: u32) -> Result<u64, StoreError> {
+        self.inner.purge(keep, limit).await
+    }
+
+    async fn backlog(&self) -> Result<Backlog, StoreError> {
+        let again = self.counts.send_if_modified(|count| {
+            *count += 1;
+            *count > 1
+        });
+        if again {
+            std::future::pending::<()>().await;
+        }
+        self.inner.backlog().await
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        self.inner.ping().await
+    }
+}
+
 /// One call of a publisher.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
@@ -237,6 +277,42 @@ impl<F: Fn(&Message) -> Result<(), PublishError> + Send + Sync> Publisher for An
 
     async fn ping(&self) -> Result<(), PublishError> {
         Ok(())
+    }
+}
+
+/// A broker whose second ping is never answered. Notes when pings come.
+pub(crate) struct HangingOnce<P> {
+    inner: P,
+    pings: Notes<Instant>,
+}
+
+impl<P: Publisher> HangingOnce<P> {
+    pub(crate) fn new(inner: P) -> (Self, Notes<Instant>) {
+        let pings = Notes::default();
+        let publisher = Self {
+            inner,
+            pings: pings.clone(),
+        };
+        (publisher, pings)
+    }
+}
+
+#[async_trait]
+impl<P: Publisher> Publisher for HangingOnce<P> {
+    async fn publish(
+        &self,
+        batch: &[Message],
+        deadline: Duration,
+    ) -> Vec<Result<(), PublishError>> {
+        self.inner.publish(batch, deadline).await
+    }
+
+    async fn ping(&self) -> Result<(), PublishError> {
+        self.pings.add(Instant::now());
+        if self.pings.count() == 2 {
+            std::future::pending::<()>().await;
+        }
+        self.inner.ping().await
     }
 }
 

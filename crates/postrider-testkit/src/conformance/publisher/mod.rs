@@ -219,6 +219,7 @@ macro_rules! publisher_outage_conformance {
             the_same_publisher_goes_on_in_order_after_an_outage
             a_broker_that_dies_under_load_inverts_nothing
             a_frozen_broker_that_thaws_after_the_deadline_inverts_nothing
+            what_was_given_up_is_not_sent_later
         }
     };
 }

@@ -133,3 +133,28 @@ pub async fn a_frozen_broker_that_thaws_after_the_deadline_inverts_nothing(
         assert_eq!(by_key[key], (0..60).collect::<Vec<_>>(), "key {key}");
     }
 }
+
+pub async fn what_was_given_up_is_not_sent_later(mut world: impl OutageWorld) {
+    let (publisher, topic) = (world.publisher(), world.fresh_topic().await);
+    let keys = ["a", "b", "c"];
+    publish_until_taken(&*publisher, interleaved(&topic, &keys, 0, 5)).await;
+    world.freeze().await;
+    let given_up = interleaved(&topic, &keys, 5, 5);
+    let outcomes = publisher.publish(&given_up, SHORT_DEADLINE).await;
+    assert!(outcomes.iter().all(Result::is_err));
+    // What was on the wire dies with the server, so that only the publisher itself could send it.
+    world.stop().await;
+    world.start().await;
+    world.thaw().await;
+    publish_until_taken(&*publisher, interleaved(&topic, &keys, 10, 5)).await;
+
+    let first = if world.keeps_messages() { 0..5 } else { 0..0 };
+    let by_key = first_occurrences(&world.read(&topic).await);
+    for key in keys {
+        assert_eq!(
+            by_key[key],
+            first.clone().chain(10..15).collect::<Vec<_>>(),
+            "key {key}"
+        );
+    }
+}
