@@ -24,6 +24,8 @@ const SESSION_MARGIN: Duration = Duration::from_secs(5);
 pub(super) struct Begun {
     pub tx: Tx,
     pub lanes: Option<Vec<i32>>,
+    /// How many lanes are locked.
+    pub lanes_held: u32,
 }
 
 /// Begins in one message. With order per key the lanes are locked before, not in, the statement that
@@ -38,7 +40,11 @@ pub(super) async fn begin(
     let mut text = begin_text(options, ready.table.claim_index);
     if options.layout.ordering == Ordering::None {
         let (tx, _) = Tx::begin(&inner.pool, text.into()).await?;
-        return Ok(Some(Begun { tx, lanes: None }));
+        return Ok(Some(Begun {
+            tx,
+            lanes: None,
+            lanes_held: 0,
+        }));
     }
     if wanted.is_empty() {
         return Ok(None);
@@ -55,12 +61,13 @@ pub(super) async fn begin(
         tx.rollback().await?;
         return Ok(None);
     }
-    let lanes = if got.len() == LANES as usize {
-        None
-    } else {
-        Some(got)
-    };
-    Ok(Some(Begun { tx, lanes }))
+    let lanes_held = u32::try_from(got.len()).unwrap_or(LANES);
+    let lanes = if lanes_held == LANES { None } else { Some(got) };
+    Ok(Some(Begun {
+        tx,
+        lanes,
+        lanes_held,
+    }))
 }
 
 fn begin_text(options: &Options, claim_index: bool) -> String {

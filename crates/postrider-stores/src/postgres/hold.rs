@@ -24,6 +24,7 @@ struct Held {
     tx: Tx,
     records: Vec<Record>,
     lapses_at: Instant,
+    lanes: u32,
     /// Whether any of the records has its troubles kept aside, which end when it is published.
     troubled: bool,
 }
@@ -55,6 +56,7 @@ pub(super) async fn claim(
         tx: begun.tx,
         records: claimed,
         lapses_at: started + inner.options.hold_max,
+        lanes: begun.lanes_held,
         troubled,
     })))
 }
@@ -126,6 +128,10 @@ async fn recall_troubles(
 impl Claim for Held {
     fn records(&self) -> &[Record] {
         &self.records
+    }
+
+    fn lanes(&self) -> u32 {
+        self.lanes
     }
 
     fn lapses_at(&self) -> Option<Instant> {

@@ -18,8 +18,8 @@ pub(crate) struct World {
     pub(crate) database: Database,
     pub(crate) layout: Layout,
     pub(crate) outbox: Outbox,
-    /// What relays connect with.
-    pub(crate) relay_pool: PgPool,
+    /// What relays connect with, each on its own.
+    relay_url: String,
     /// Where enough attempts are death, looking needs to know how many.
     max_attempts: AtomicU32,
 }
@@ -40,7 +40,7 @@ pub(crate) async fn world_with(preset: &str, overrides: &str, sql: &str) -> Worl
     };
     init(&database.pool, &layout, &options).await.unwrap();
     World {
-        relay_pool: database.pool.clone(),
+        relay_url: database.url.clone(),
         database,
         outbox: Outbox::new(layout.clone()),
         layout,
@@ -54,7 +54,11 @@ pub(crate) fn layout(preset: &str, overrides: &str) -> Layout {
 
 impl World {
     pub(crate) fn store(&self) -> PostgresStore {
-        PostgresStore::new(self.relay_pool.clone(), Options::new(self.layout.clone()))
+        PostgresStore::new(self.relay_pool(), Options::new(self.layout.clone()))
+    }
+
+    fn relay_pool(&self) -> PgPool {
+        connect(&self.relay_url, 4).unwrap()
     }
 
     /// Relays connect with these settings of the session, as a role may have by default.
@@ -62,8 +66,7 @@ impl World {
         let settings = settings
             .iter()
             .map(|(name, value)| format!("%20-c{name}%3D{value}"));
-        let url = format!("{}{}", self.database.url, settings.collect::<String>());
-        self.relay_pool = connect(&url, 16).unwrap();
+        self.relay_url = format!("{}{}", self.database.url, settings.collect::<String>());
         self
     }
 
@@ -191,7 +194,7 @@ impl StoreWorld for World {
             lease: settings.lease,
             ..Options::new(self.layout.clone())
         };
-        Arc::new(PostgresStore::new(self.relay_pool.clone(), options))
+        Arc::new(PostgresStore::new(self.relay_pool(), options))
     }
 
     async fn insert(&self, key: Option<&str>, number: u32) -> RecordId {

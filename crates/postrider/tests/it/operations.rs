@@ -235,3 +235,21 @@ async fn readiness_fails_without_any_event_while_the_broker_is_down() {
     relay.until_ready().await;
     relay.stop().await;
 }
+
+/// The gauge of lanes counts what a claim holds, for as long as it holds it.
+#[tokio::test]
+async fn the_lanes_of_a_claim_are_counted_while_it_is_held() {
+    let world = World::new("polyshop").await;
+    world.emit([world.sample("a")]).await;
+    let broker = MemoryBroker::default();
+    broker.block();
+    let plan = world
+        .relay(broker.clone())
+        .config(|config| config.claims = 1);
+    let relay = plan.start();
+    broker.wait_until_held(1).await;
+    assert_eq!(relay.metric("postrider_lanes_held"), 32.0);
+    broker.release();
+    relay.until_metric("postrider_lanes_held", 0.0).await;
+    relay.stop().await;
+}

@@ -2,10 +2,11 @@
 
 use postrider::brokers::memory::{Fault, MemoryBroker};
 use postrider::core::{Message, Ordering, PublishError, Topic};
+use postrider::relay::Config;
 use postrider_testkit::eventually;
 use postrider_testkit::history::{Seen, Verdict};
 
-use crate::witness::Answering;
+use crate::witness::{Answering, NotedStore};
 use crate::world::{World, seen_sample, until_accepted};
 
 const ENTITIES: usize = 30;
@@ -164,6 +165,53 @@ async fn a_backlog_is_read_in_the_order_of_its_inserts_not_of_its_transactions()
             .map(|seen| seen.number)
             .collect();
         assert_eq!(numbers, [1, 2], "{preset}");
+    }
+}
+
+/// While one relay sends a key's first events, another is given none of its later ones, and is not kept
+/// waiting for an answer.
+#[tokio::test]
+async fn a_key_is_in_one_relays_hands_at_a_time() {
+    for preset in ["polyshop", "talkie", "packfinderz"] {
+        let world = ordered(preset).await;
+        world
+            .emit((1..=4).map(|number| world.numbered_sample("k", number)))
+            .await;
+        let (slow, quick) = (MemoryBroker::default(), MemoryBroker::default());
+        slow.block();
+        let small = |config: &mut Config| (config.batch, config.claims) = (2, 1);
+        let first = world.relay(slow.clone()).config(small).start();
+        slow.wait_until_held(1).await;
+        let (store, asked) = NotedStore::new(world.store());
+        let second = world
+            .relay(quick.clone())
+            .store(store)
+            .config(small)
+            .start();
+        eventually("the second relay has asked often", async || {
+            if asked.count() >= 10 {
+                Ok(())
+            } else {
+                Err(asked.count())
+            }
+        })
+        .await;
+        assert!(
+            asked.all().iter().all(|asked| asked.records.is_empty()),
+            "{preset}"
+        );
+        slow.release();
+        world.until_drained().await;
+        first.stop().await;
+        second.stop().await;
+        let numbers = |broker| log(&world, broker).into_iter().map(|seen| seen.number);
+        let (mut of_first, of_second) = (numbers(&slow), numbers(&quick));
+        assert_eq!(
+            (of_first.next(), of_first.next()),
+            (Some(1), Some(2)),
+            "{preset}"
+        );
+        assert_eq!(of_first.len() + of_second.len(), 2, "{preset}");
     }
 }
 

@@ -287,6 +287,8 @@ async fn rows_that_the_catalogue_refuses_are_dead_at_once_and_hold_nothing_up() 
     let relay = world.relay(broker.clone()).routes(catalogue()).start();
     world.until_drained().await;
     let dead = world.dead().await;
+    // Dead at the first try: no failure was followed by another attempt.
+    assert_eq!(relay.metric("postrider_failed_total"), 0.0);
     let later = license_event();
     world.emit([later.clone()]).await;
     world.until_drained().await;
