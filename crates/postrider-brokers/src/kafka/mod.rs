@@ -8,6 +8,7 @@ mod oversize;
 mod publisher;
 mod session;
 mod sheet;
+mod warm;
 
 pub use config::{Compression, ConfigError, KafkaConfig};
 pub use publisher::KafkaPublisher;

@@ -1,6 +1,8 @@
-//! Rounds of handing over and waiting. One round is enough unless a message is refused by the broker: that
-//! ends the session for all of its messages, and those that did nothing wrong go again.
+//! Rounds of handing over and waiting. One round is enough unless a new session meets several messages of a
+//! key, or the broker refuses a message: that ends the session for all of its messages, and those that
+//! did nothing wrong go again.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -19,8 +21,8 @@ use super::sheet::Sheet;
 
 /// Longer than anybody means, and short enough to be added to any time.
 const DEADLINE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// Enough to halve the batch size down to one byte.
-const ROUNDS_MAX: usize = 24;
+/// Enough to halve the batch size down to one byte, two rounds each.
+const ROUNDS_MAX: usize = 48;
 /// How often to look whether a full queue has room again.
 const QUEUE_CHECK: Duration = Duration::from_millis(2);
 /// How long reports may take to come in that are certain to come.
@@ -150,7 +152,8 @@ impl KafkaPublisher {
         self.judge(session, &ticket, sheet, deadline).await;
     }
 
-    /// Hands over what is still open, in order. Breaks off when the session is closed or time is up.
+    /// Hands over what is still open, in order, but only one message of a key that is not warm yet. Breaks off
+    /// when the session is closed or time is up.
     async fn hand_over(
         &self,
         session: &Session,
@@ -159,15 +162,24 @@ impl KafkaPublisher {
         deadline: Instant,
     ) -> std::ops::ControlFlow<()> {
         let mut failures = 0;
+        let mut cold = HashSet::new();
         for index in sheet.open() {
+            let message = &sheet.batch[index];
             if ticket.call.failures() > failures {
                 failures = sheet.hold_failed(ticket);
             }
             if sheet.hold_back(index) {
                 continue;
             }
+            let key = message
+                .key
+                .as_ref()
+                .filter(|_| message.ordered && !session.is_warm(message));
+            if key.is_some_and(|key| !cold.insert((&message.topic, key))) {
+                continue;
+            }
             loop {
-                match session.hand_over(ticket, index, &sheet.batch[index]) {
+                match session.hand_over(ticket, index, message) {
                     Handover::Taken => break,
                     Handover::QueueFull if Instant::now() < deadline => {
                         tokio::time::sleep(QUEUE_CHECK).await;
@@ -177,7 +189,7 @@ impl KafkaPublisher {
                         let by = Refusal::Local {
                             message_bytes_max: limit,
                         };
-                        sheet.settle(index, verdict(code, &sheet.batch[index], by));
+                        sheet.settle(index, verdict(code, message, by));
                         break;
                     }
                     Handover::QueueFull | Handover::SessionClosed => {
@@ -204,6 +216,7 @@ impl KafkaPublisher {
             let message = &sheet.batch[index];
             let verdict = match reports[index] {
                 Some(Ok(())) => {
+                    session.warm_up(message);
                     sheet.outcomes[index] = Some(Ok(()));
                     continue;
                 }

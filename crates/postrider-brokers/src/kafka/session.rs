@@ -17,6 +17,7 @@ use tokio::sync::watch;
 
 use super::call::Call;
 use super::config::KafkaConfig;
+use super::warm::WarmKeys;
 
 // A delivery report finds its slot by one number: the call in the upper half, the message in the lower.
 const _: () = assert!(usize::BITS == 64, "delivery reports need 64 bits");
@@ -28,6 +29,7 @@ pub(super) struct Session {
     shared: Arc<Shared>,
     closed_because: OnceLock<Closed>,
     ended: watch::Sender<bool>,
+    warm: Mutex<WarmKeys>,
     pub(super) batch_bytes: u32,
 }
 
@@ -83,6 +85,7 @@ impl Session {
             shared,
             closed_because: OnceLock::new(),
             ended: watch::Sender::new(false),
+            warm: Mutex::default(),
             batch_bytes,
         })
     }
@@ -141,6 +144,22 @@ impl Session {
             .is_some_and(|producer| producer.client().fatal_error().is_none())
     }
 
+    /// Whether requests may follow each other unanswered for this message's key.
+    pub(super) fn is_warm(&self, message: &Message) -> bool {
+        self.warm
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains(message)
+    }
+
+    /// The broker has taken a message of this key.
+    pub(super) fn warm_up(&self, message: &Message) {
+        self.warm
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(message);
+    }
+
     /// Whether a message has its batch to itself: the size is checked from the second one on.
     pub(super) fn sends_alone(&self, message: &Message) -> bool {
         self.batch_bytes == ALONE || message.size() > self.batch_bytes as usize
@@ -168,14 +187,14 @@ impl Session {
                 *self.shared.trouble() = None;
                 Ok(())
             }
-            Err(error) => Err(self.explain(&text::chain(&error))),
+            Err(_) => Err(self.explain(&format!("no broker answers within {timeout:?}"))),
         }
     }
 
     /// What happened, with librdkafka's last complaint as the likely cause.
     pub(super) fn explain(&self, what: &str) -> String {
         match &*self.shared.trouble() {
-            Some(trouble) => format!("{what}; the Kafka client reports: {trouble}"),
+            Some(trouble) => format!("{what}: {trouble}"),
             None => what.to_owned(),
         }
     }
@@ -201,7 +220,10 @@ impl Session {
             .unwrap_or_else(PoisonError::into_inner)
             .take();
         let Some(producer) = taken else { return };
-        tracing::debug!(?because, "kafka: closing the producer");
+        match &because {
+            Closed::Poisoned => tracing::debug!("kafka: a message was refused, new producer"),
+            Closed::Outage { reason } => tracing::warn!(reason, "kafka: new producer"),
+        }
         // Only this call found the producer, so nobody else sets the reason.
         self.closed_because.get_or_init(|| because);
         let ending = Ending(Arc::clone(self));
@@ -326,12 +348,18 @@ impl ClientContext for Reports {
     }
 
     fn log(&self, level: RDKafkaLogLevel, facility: &str, line: &str) {
+        // That a setting is experimental, and that a refused message ends the producer, is known.
+        let expected = matches!(facility, "CONFWARN" | "FATAL");
         match level {
             RDKafkaLogLevel::Emerg
             | RDKafkaLogLevel::Alert
             | RDKafkaLogLevel::Critical
             | RDKafkaLogLevel::Error
-            | RDKafkaLogLevel::Warning => tracing::warn!(target: "librdkafka", facility, "{line}"),
+            | RDKafkaLogLevel::Warning
+                if !expected =>
+            {
+                tracing::warn!(target: "librdkafka", facility, "{line}");
+            }
             _ => tracing::debug!(target: "librdkafka", facility, "{line}"),
         }
     }

@@ -12,7 +12,7 @@ use sqlx::Row as _;
 
 use crate::packfinderz::{TOPIC, license_event};
 use crate::witness::{Answering, Call, CallKind, GatedStore, NotedPublisher, Notes};
-use crate::world::{World, event_ids, header, until_accepted};
+use crate::world::{World, event_ids, header, until_accepted, until_held};
 
 fn licenses(count: usize) -> Vec<Event> {
     (0..count).map(|_| license_event()).collect()
@@ -48,7 +48,7 @@ async fn two_relays_hold_disjoint_rows_while_their_publish_is_in_flight() {
         let plan = world.relay(publisher).config(|config| config.batch = 10);
         relays.push(plan.config(|config| config.claims = 1).start());
     }
-    broker.wait_until_held(2).await;
+    until_held(&broker, 2).await;
 
     let held: Vec<HashSet<String>> = notes.iter().flat_map(batches).collect();
     assert_eq!(held.iter().map(HashSet::len).collect::<Vec<_>>(), [10, 10]);
@@ -72,7 +72,7 @@ async fn a_row_is_unpublished_until_the_broker_has_answered() {
     let broker = MemoryBroker::default();
     broker.block();
     let relay = world.relay(broker.clone()).start();
-    broker.wait_until_held(1).await;
+    until_held(&broker, 1).await;
     let unpublished = "SELECT count(*) FROM outbox_events WHERE published_at IS NULL";
     assert_eq!(world.number(unpublished).await, 1);
     broker.release();
@@ -140,7 +140,7 @@ async fn a_relay_that_dies_mid_batch_leaves_no_lock_and_nothing_unpublished() {
         let broker = MemoryBroker::default();
         broker.block();
         let relay = world.relay(broker.clone()).start();
-        broker.wait_until_held(1).await;
+        until_held(&broker, 1).await;
         relay.abort().await;
         until_no_lock_is_left(&world).await;
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use postrider::brokers::memory::{Fault, MemoryBroker};
-use postrider::core::{DeadLetters as _, Event, OnDead};
+use postrider::core::{DeadLetters as _, Event, OnDead, Route, Routes};
+use serde_json::json;
 use sqlx::Row as _;
 
 use crate::hostile::{is, numbers};
@@ -201,4 +202,27 @@ async fn with_skip_a_key_goes_on_past_its_dead_event() {
     relay.stop().await;
     assert_eq!(numbers(&broker, "a"), [2, 3]);
     assert_eq!(world.dead().await.len(), 1);
+}
+
+/// An event that the routes refuse parks its key as one that the broker refuses does, within its batch too.
+#[tokio::test]
+async fn an_event_without_a_valid_payload_parks_its_key_within_its_own_batch() {
+    let world = World::new("polyshop").await;
+    world
+        .emit([numbered("a", 1), numbered("a", 2), numbered("b", 2)])
+        .await;
+    let schema = json!({ "properties": { "number": { "minimum": 2 } } });
+    let routes = Routes::new().with(PLACED, Route::new().schema(&schema).unwrap());
+    let broker = MemoryBroker::default();
+    let relay = world.relay(broker.clone()).routes(routes).start();
+    let dead = world.until_dead(1).await;
+    world.emit([numbered("b", 3)]).await;
+    until_accepted(&broker, PLACED, 2).await;
+    relay.stop().await;
+    assert_eq!(dead[0].key.as_deref(), Some("a"));
+    assert!(
+        numbers(&broker, "a").is_empty(),
+        "a later event of a parked key was sent"
+    );
+    assert_eq!(numbers(&broker, "b"), [2, 3]);
 }

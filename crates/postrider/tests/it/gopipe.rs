@@ -6,7 +6,7 @@ use postrider_testkit::eventually;
 use serde_json::json;
 
 use crate::witness::NotedStore;
-use crate::world::{World, event_ids, header, until_accepted};
+use crate::world::{World, event_ids, header, until_accepted, until_held};
 
 const TOPIC: &str = "order-events";
 
@@ -77,7 +77,7 @@ async fn a_row_in_flight_is_not_offered_again_however_often_is_polled() {
         notes.push(asked);
         relays.push(world.relay(broker.clone()).store(store).start());
     }
-    broker.wait_until_held(1).await;
+    until_held(&broker, 1).await;
     let polls = || notes.iter().map(|asked| asked.count()).sum::<usize>();
     let before = polls();
     eventually("there were many polls meanwhile", async || {
@@ -115,7 +115,7 @@ async fn a_stop_with_messages_in_flight_records_them_and_a_restart_repeats_none(
         .relay(broker.clone())
         .config(|config| config.batch = 10);
     let relay = plan.config(|config| config.claims = 1).start();
-    broker.wait_until_held(1).await;
+    until_held(&broker, 1).await;
     relay.shutdown.cancel();
     broker.release();
     relay.stop().await;

@@ -12,7 +12,7 @@ use postrider_testkit::services::{Kind, PrivateServer};
 use crate::packfinderz::{TOPIC, license_event};
 use crate::polyshop::numbered;
 use crate::witness::{Answering, SlowCount};
-use crate::world::{World, metric, until_accepted};
+use crate::world::{World, metric, until_accepted, until_held};
 
 /// A stop that the broker does not let finish ends after `stop_timeout`; what was in flight is released at
 /// once and sent by the next relay.
@@ -26,7 +26,7 @@ async fn a_stop_that_the_broker_holds_up_ends_at_its_timeout_and_releases_the_ro
     let relay = plan
         .config(|config| config.stop_timeout = Duration::from_millis(300))
         .start();
-    broker.wait_until_held(1).await;
+    until_held(&broker, 1).await;
     let start = Instant::now();
     relay.stop().await;
     assert!(start.elapsed() >= Duration::from_millis(300));
@@ -204,7 +204,7 @@ async fn two_outboxes_of_one_database_do_not_wait_for_each_others_lanes() {
     let blocked = MemoryBroker::default();
     blocked.block();
     let other = world.relay(blocked.clone()).start();
-    blocked.wait_until_held(1).await;
+    until_held(&blocked, 1).await;
 
     // The same key, hence the same lane, in the first table.
     world.layout = first;
@@ -270,7 +270,7 @@ async fn a_session_that_is_cut_under_a_claim_costs_a_duplicate_and_nothing_else(
             .relay(broker.clone())
             .config(|config| config.claims = 1)
             .start();
-        broker.wait_until_held(1).await;
+        until_held(&broker, 1).await;
         // The claim has written to the table's lock; who only counts has not.
         let cut = "SELECT count(pg_terminate_backend(pid)) FROM (SELECT DISTINCT pid FROM pg_locks \
                    WHERE relation = 'outbox_events'::regclass AND mode = 'RowExclusiveLock') AS claims";

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::packfinderz::{TOPIC, license_event};
 use crate::polyshop::numbered;
-use crate::world::{Running, World, holds, seen_sample, until_accepted};
+use crate::world::{Running, World, holds, seen_sample, until_accepted, until_held};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -247,7 +247,7 @@ async fn the_lanes_of_a_claim_are_counted_while_it_is_held() {
         .relay(broker.clone())
         .config(|config| config.claims = 1);
     let relay = plan.start();
-    broker.wait_until_held(1).await;
+    until_held(&broker, 1).await;
     assert_eq!(relay.metric("postrider_lanes_held"), 32.0);
     broker.release();
     relay.until_metric("postrider_lanes_held", 0.0).await;

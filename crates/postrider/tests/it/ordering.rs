@@ -7,7 +7,7 @@ use postrider_testkit::eventually;
 use postrider_testkit::history::{Seen, Verdict};
 
 use crate::witness::{Answering, NotedStore};
-use crate::world::{World, seen_sample, until_accepted};
+use crate::world::{World, seen_sample, until_accepted, until_held};
 
 const ENTITIES: usize = 30;
 const EVENTS: i64 = 15;
@@ -181,7 +181,7 @@ async fn a_key_is_in_one_relays_hands_at_a_time() {
         slow.block();
         let small = |config: &mut Config| (config.batch, config.claims) = (2, 1);
         let first = world.relay(slow.clone()).config(small).start();
-        slow.wait_until_held(1).await;
+        until_held(&slow, 1).await;
         let (store, asked) = NotedStore::new(world.store());
         let second = world
             .relay(quick.clone())

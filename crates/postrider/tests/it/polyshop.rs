@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use sqlx::Row as _;
 use uuid::Uuid;
 
-use crate::world::{World, seen_sample, until_accepted};
+use crate::world::{World, seen_sample, until_accepted, until_held};
 
 pub(crate) const PLACED: &str = "order.order.placed.v1";
 
@@ -192,7 +192,7 @@ async fn a_row_is_processed_after_the_acknowledgement_and_its_old_error_is_clear
         .await;
     assert_eq!(world.text(row).await, "false true false");
     broker.block();
-    broker.wait_until_held(1).await;
+    until_held(&broker, 1).await;
     assert_eq!(world.text(row).await, "false true false");
     broker.release();
     world.until_drained().await;

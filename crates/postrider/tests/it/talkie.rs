@@ -11,7 +11,7 @@ use sqlx::Row as _;
 use uuid::Uuid;
 
 use crate::witness::GatedStore;
-use crate::world::{World, event_ids, header, until_accepted};
+use crate::world::{World, event_ids, header, until_accepted, until_held};
 
 pub(crate) const TOPIC: &str = "talkie.messages";
 
@@ -128,7 +128,7 @@ async fn a_row_is_seen_as_publishing_during_the_send() {
     let broker = MemoryBroker::default();
     broker.block();
     let relay = world.relay(broker.clone()).start();
-    broker.wait_until_held(1).await;
+    until_held(&broker, 1).await;
     let row = "SELECT status || ' ' || (last_attempt_at IS NOT NULL)::text || ' ' \
                || (published_at IS NULL)::text FROM outbox";
     assert_eq!(world.text(row).await, "publishing true true");
@@ -292,7 +292,7 @@ async fn a_stalled_relay_does_not_touch_rows_that_another_has_reclaimed() {
         .await;
     second.block();
     let relay = world.relay(second.clone()).start();
-    second.wait_until_held(1).await;
+    until_held(&second, 1).await;
     let row = "SELECT status || ' ' || retry_count || ' ' || last_attempt_at || ' ' \
                || coalesce(last_error, '-') FROM outbox";
     let in_other_hands = world.text(row).await;

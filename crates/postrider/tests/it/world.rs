@@ -432,6 +432,14 @@ pub(crate) fn event_ids(broker: &MemoryBroker, topic: &str, attribute: &str) -> 
         .collect()
 }
 
+/// Waits until so many calls of `publish` are held by the blocked broker.
+pub(crate) async fn until_held(broker: &MemoryBroker, calls: usize) {
+    let held = broker.wait_until_held(calls);
+    tokio::time::timeout(Duration::from_secs(30), held)
+        .await
+        .expect("calls are held");
+}
+
 pub(crate) async fn until_accepted(broker: &MemoryBroker, topic: &str, count: u64) {
     eventually("the broker has the messages", async || {
         match broker.accepted(&Topic::from(topic)) {
