@@ -26,7 +26,7 @@
 //! // In the same process or any other: the relay.
 //! let store = PostgresStore::new(pool, Options::new(layout.clone()));
 //! let router = Router::new(&layout, Routes::new(), Some("order-service".into()));
-//! Relay::builder(Arc::new(store), Arc::new(MemoryBroker::new()), router)
+//! Relay::builder(Arc::new(store), Arc::new(MemoryBroker::default()), router)
 //!     .build()
 //!     .run(CancellationToken::new())
 //!     .await?;
