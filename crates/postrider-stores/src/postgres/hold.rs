@@ -83,7 +83,11 @@ async fn select(
             .bind(keys);
     }
     let rows = select.fetch_all(tx.connection()).await.map_err(&failed)?;
-    records(inner, ready, &rows)
+    let mut records = records(inner, ready, &rows)?;
+    // What failed elsewhere while this claim waited for the database rests as well.
+    let resting = inner.resting.lock().unwrap_or_else(PoisonError::into_inner);
+    records.retain(|record| !resting.rests(&record.id, Instant::now()));
+    Ok(records)
 }
 
 /// Reads attempts that are kept aside, now that the rows are locked. What failed or died between the
@@ -147,8 +151,9 @@ impl Claim for Held {
             return Ok(Settled::default());
         }
         let lapsed = self.write(&sorted).await?;
-        self.tx.commit().await.map_err(&failed)?;
+        // Before the commit lets another claim see what failed. Should it not succeed, they rest for nothing.
         rest(&self.inner, &sorted);
+        self.tx.commit().await.map_err(&failed)?;
         Ok(Settled { lapsed })
     }
 }

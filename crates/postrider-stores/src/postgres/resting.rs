@@ -35,6 +35,10 @@ impl Resting {
         self.0.remove(id);
     }
 
+    pub(super) fn rests(&self, id: &RecordId, now: Instant) -> bool {
+        self.0.get(id).is_some_and(|rest| rest.until > now)
+    }
+
     /// Ids and keys that still rest.
     pub(super) fn asleep(&mut self, now: Instant) -> (Vec<RecordId>, Vec<String>) {
         self.0.retain(|_, rest| rest.until > now);

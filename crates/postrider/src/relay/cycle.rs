@@ -8,12 +8,16 @@ use postrider_core::text::chain;
 use postrider_core::{
     Failure, Fate, Message, MessageKey, OnDead, Ordering, Record, StoreError, Want,
 };
+use tokio_util::sync::CancellationToken;
 
 use super::{Shared, journal};
 use crate::failpoints;
 
 /// Publishing ends this long before a claim lapses, so that its fates can still be written.
 const LAPSE_MARGIN: Duration = Duration::from_secs(2);
+
+/// How long a stop waits for a claim that is under way.
+const CLAIM_GRACE: Duration = Duration::from_secs(1);
 
 /// What one cycle came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,9 +36,17 @@ pub(super) struct Progress {
 
 impl Shared {
     /// Claims, publishes and settles one batch; `None` where there was nothing to claim.
-    pub(super) async fn cycle(&self, want: Want) -> Result<Option<Progress>, StoreError> {
+    pub(super) async fn cycle(
+        &self,
+        want: Want,
+        shutdown: &CancellationToken,
+    ) -> Result<Option<Progress>, StoreError> {
         let started = Instant::now();
-        let Some(claim) = self.store.claim(want).await? else {
+        let claimed = tokio::select! {
+            claimed = self.store.claim(want) => claimed?,
+            () = overdue(shutdown) => None,
+        };
+        let Some(claim) = claimed else {
             return Ok(None);
         };
         let _lanes = self.metrics.hold_lanes(claim.lanes());
@@ -126,6 +138,13 @@ impl Shared {
             timeout.min(left.saturating_sub(LAPSE_MARGIN.min(left / 4)))
         })
     }
+}
+
+/// A stop does not wait for a database that gives no answer; one that answers slowly is waited for,
+/// because a claim that is dropped half way may keep its records until its lease ends.
+async fn overdue(shutdown: &CancellationToken) {
+    shutdown.cancelled().await;
+    tokio::time::sleep(CLAIM_GRACE).await;
 }
 
 impl Progress {

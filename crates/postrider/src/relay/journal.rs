@@ -1,5 +1,7 @@
 //! One log line per event, with what an operator searches for. Never a payload.
 
+use std::borrow::Cow;
+
 use postrider_core::{Fate, Record};
 
 /// Publishing is said at debug level (a line per event costs more than the event), trouble always.
@@ -35,7 +37,7 @@ macro_rules! line {
             event_type = $record.event_type.as_deref(),
             aggregate_type = $record.aggregate_type.as_deref(),
             aggregate_id = $record.aggregate_id.as_deref(),
-            trace_id = trace_id($record),
+            trace_id = trace_id($record).as_deref(),
             $($($field)+,)?
             $text
         )
@@ -43,11 +45,25 @@ macro_rules! line {
 }
 use line;
 
-/// The trace id within a W3C trace parent: `00-<32 hex digits>-…`.
-fn trace_id(record: &Record) -> Option<&str> {
-    record
-        .traceparent()?
-        .split('-')
-        .nth(1)
-        .filter(|id| id.len() == 32)
+/// The trace id: within a W3C trace parent (`00-<32 hex digits>-…`), or as the record's metadata has it.
+fn trace_id(record: &Record) -> Option<Cow<'_, str>> {
+    let parent = record
+        .traceparent()
+        .and_then(|parent| parent.split('-').nth(1));
+    if let Some(id) = parent.filter(|id| id.len() == 32) {
+        return Some(id.into());
+    }
+    let metadata: Metadata<'_> = serde_json::from_slice(record.metadata.as_deref()?).ok()?;
+    metadata
+        .trace_id
+        .filter(|id| id.len() <= TRACE_ID_BYTES_MAX)
+}
+
+/// No longer text from a row is put into a log line as its trace id.
+const TRACE_ID_BYTES_MAX: usize = 64;
+
+#[derive(serde::Deserialize)]
+struct Metadata<'a> {
+    #[serde(rename = "traceId", borrow)]
+    trace_id: Option<Cow<'a, str>>,
 }

@@ -38,7 +38,7 @@ pub(super) async fn run(shared: Arc<Shared>, share: Share, shutdown: Cancellatio
         } else {
             appetite.next()
         };
-        let wait = match shared.cycle(Want { limit, share }).await {
+        let wait = match shared.cycle(Want { limit, share }, &shutdown).await {
             Ok(progress) => {
                 database_errors = 0;
                 shared.health.database_up();

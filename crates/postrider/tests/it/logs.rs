@@ -173,22 +173,29 @@ async fn the_lines_about_events_can_be_turned_up_alone() {
     );
 }
 
-/// What was traced at emit can be found in the log by its trace.
+/// What was traced at emit can be found in the log by its trace, wherever the layout keeps it.
 #[tokio::test]
 async fn a_line_carries_the_trace_that_the_event_was_emitted_in() {
-    let world = World::new("gopipe").await;
-    let (lines, _guard) = capture("postrider=debug");
-    let traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-    let event = world.sample("a").header("traceparent", traceparent);
-    world.emit([event.clone()]).await;
-    let broker = MemoryBroker::default();
-    let relay = world.relay(broker.clone()).start();
-    world.until_drained().await;
-    relay.stop().await;
-    let lines = lines.read();
-    let line = lines
-        .iter()
-        .find(|line| line["event_id"] == event.id.as_str())
-        .expect("a line");
-    assert_eq!(line["trace_id"], "4bf92f3577b34da6a3ce929d0e0e4736");
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    for layout in ["gopipe", "polyshop"] {
+        let world = World::new(layout).await;
+        let (lines, _guard) = capture("postrider=debug");
+        let event = match layout {
+            "gopipe" => {
+                let parent = format!("00-{trace}-00f067aa0ba902b7-01");
+                world.sample("a").header("traceparent", parent)
+            }
+            _ => world.sample("a").metadata("traceId", trace),
+        };
+        world.emit([event.clone()]).await;
+        let relay = world.relay(MemoryBroker::default()).start();
+        world.until_drained().await;
+        relay.stop().await;
+        let lines = lines.read();
+        let line = lines
+            .iter()
+            .find(|line| line["event_id"] == event.id.as_str())
+            .expect("a line");
+        assert_eq!(line["trace_id"], trace, "{layout}");
+    }
 }

@@ -159,7 +159,7 @@ async fn a_rejected_row_keeps_its_error_and_the_others_are_published() {
     });
     let relay = world
         .relay(broker.clone())
-        .config(|config| config.claims = 1)
+        .config(|config| config.claims = 4)
         .config(|config| config.retry.backoff.base = std::time::Duration::from_secs(3600))
         .config(|config| config.retry.backoff.cap = std::time::Duration::from_secs(3600))
         .start();
