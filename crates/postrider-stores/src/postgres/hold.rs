@@ -86,8 +86,24 @@ async fn select(
     let mut records = records(inner, ready, &rows)?;
     // What failed elsewhere while this claim waited for the database rests as well.
     let resting = inner.resting.lock().unwrap_or_else(PoisonError::into_inner);
-    records.retain(|record| !resting.rests(&record.id, Instant::now()));
+    let now = Instant::now();
+    let_go(&mut records, inner.options.layout.ordering, |record| {
+        resting.rests(&record.id, now)
+    });
     Ok(records)
+}
+
+/// Takes records out of a claim, and with order per key also what follows them in their key.
+fn let_go(records: &mut Vec<Record>, ordering: Ordering, mut waits: impl FnMut(&Record) -> bool) {
+    let mut blocked: HashSet<MessageKey> = HashSet::new();
+    records.retain(|record| {
+        let key = record.key.as_ref().filter(|_| ordering == Ordering::Key);
+        if waits(record) {
+            blocked.extend(key.cloned());
+            return false;
+        }
+        !key.is_some_and(|key| blocked.contains(key))
+    });
 }
 
 /// Reads attempts that are kept aside, now that the rows are locked. What failed or died between the
@@ -111,19 +127,17 @@ async fn recall_troubles(
     for row in rows {
         troubles.insert(row.try_get(0)?, (row.try_get(1)?, row.try_get(2)?));
     }
-    let ordered = inner.options.layout.ordering == Ordering::Key;
-    let mut blocked: HashSet<MessageKey> = HashSet::new();
-    records.retain_mut(|record| {
-        let (attempts, waits) = troubles
+    let of = |record: &Record| {
+        troubles
             .get(&record.id.to_string())
             .copied()
-            .unwrap_or_default();
-        record.attempts = u32::try_from(attempts).unwrap_or(0);
-        let key = record.key.as_ref().filter(|_| ordered);
-        if waits && let Some(key) = key {
-            blocked.insert(key.clone());
-        }
-        !waits && !key.is_some_and(|key| blocked.contains(key))
+            .unwrap_or_default()
+    };
+    for record in records.iter_mut() {
+        record.attempts = u32::try_from(of(record).0).unwrap_or(0);
+    }
+    let_go(records, inner.options.layout.ordering, |record| {
+        of(record).1
     });
     Ok(true)
 }
@@ -269,4 +283,50 @@ fn rest(inner: &Inner, sorted: &Sorted<'_>) {
 
 fn missing(expected: usize, found: u64) -> u64 {
     (expected as u64).saturating_sub(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use postrider_core::{EventId, RecordId, Timestamp};
+
+    use super::*;
+
+    fn record(id: i64, key: Option<&str>) -> Record {
+        Record {
+            id: RecordId::Int(id),
+            event_id: EventId::from(id.to_string()),
+            event_type: None,
+            aggregate_type: None,
+            aggregate_id: None,
+            topic: None,
+            key: key.map(Into::into),
+            idempotency_key: None,
+            version: None,
+            payload: None,
+            headers: Vec::new(),
+            metadata: None,
+            defect: None,
+            created_at: Timestamp::from_micros(0),
+            attempts: 0,
+        }
+    }
+
+    #[test]
+    fn what_is_let_go_takes_the_rest_of_its_key_with_it() {
+        let keys = [Some("a"), Some("b"), Some("a"), None, Some("b"), Some("a")];
+        let left = |ordering| {
+            let mut records: Vec<Record> =
+                (0..).zip(keys).map(|(id, key)| record(id, key)).collect();
+            let_go(&mut records, ordering, |record| {
+                matches!(record.id, RecordId::Int(2 | 3))
+            });
+            records
+                .iter()
+                .map(|record| record.id.to_string())
+                .collect::<Vec<_>>()
+                .join(",")
+        };
+        assert_eq!(left(Ordering::Key), "0,1,4");
+        assert_eq!(left(Ordering::None), "0,1,4,5");
+    }
 }
