@@ -25,7 +25,7 @@ pub(crate) async fn read(work: &Work) -> anyhow::Result<Figures> {
     let mut records = 0_u32;
     while let Some(row) = rows.try_next().await? {
         let payload: &[u8] = row
-            .try_get_raw("payload_json")?
+            .try_get_raw("payload")?
             .as_bytes()
             .map_err(anyhow::Error::from_boxed)?;
         records += u32::from(!payload.is_empty());
@@ -45,8 +45,8 @@ pub(crate) async fn read(work: &Work) -> anyhow::Result<Figures> {
 fn select(layout: &Layout) -> String {
     let order: Vec<String> = layout.order.iter().map(|column| column.quoted()).collect();
     format!(
-        "SELECT id, event_type::text, aggregate_type::text, aggregate_id, payload_json, created_at, \
-         attempt_count FROM {} WHERE published_at IS NULL ORDER BY {}",
+        "SELECT id, event_type, aggregate_id, version, payload, metadata, created_at FROM {} \
+         WHERE NOT processed ORDER BY {}",
         layout.table.quoted(),
         order.join(", ")
     )
@@ -62,13 +62,12 @@ pub(crate) async fn produce(work: &Work, kafka: &str) -> anyhow::Result<Figures>
 struct Sample {
     id: String,
     key: String,
-    created_at: String,
     payload: Vec<u8>,
 }
 
 async fn load(work: &Work) -> anyhow::Result<Vec<Sample>> {
     let sql = format!(
-        "SELECT id::text, aggregate_id::text, created_at::text, payload_json::text FROM {} ORDER BY created_at",
+        "SELECT id::text, aggregate_id, payload::text FROM {} ORDER BY created_at",
         work.layout.table.quoted()
     );
     let rows = sqlx::query(sqlx::AssertSqlSafe(sql))
@@ -76,11 +75,10 @@ async fn load(work: &Work) -> anyhow::Result<Vec<Sample>> {
         .await?;
     rows.iter()
         .map(|row| {
-            let payload: String = row.try_get(3)?;
+            let payload: String = row.try_get(2)?;
             Ok(Sample {
                 id: row.try_get(0)?,
                 key: row.try_get(1)?,
-                created_at: row.try_get(2)?,
                 payload: payload.into_bytes(),
             })
         })
@@ -149,12 +147,9 @@ fn send(producer: &ThreadedProducer<Acks>, topic: &str, message: &Sample) -> any
         key,
         value: Some(value),
     };
-    let headers = OwnedHeaders::new_with_capacity(5)
+    let headers = OwnedHeaders::new_with_capacity(2)
         .insert(header("event_id", message.id.as_str()))
-        .insert(header("event_type", "order_created"))
-        .insert(header("aggregate_type", "vendor_order"))
-        .insert(header("aggregate_id", message.key.as_str()))
-        .insert(header("created_at", message.created_at.as_str()));
+        .insert(header("event_type", "order.order.placed.v1"));
     let mut record = BaseRecord::to(topic)
         .key(&message.key)
         .payload(&message.payload)

@@ -36,6 +36,12 @@ struct DrainArgs {
     /// Rounds; the median of each figure is compared.
     #[arg(long, default_value_t = 3)]
     rounds: u32,
+    /// Most records per claim of the large modes.
+    #[arg(long, default_value_t = 2000)]
+    batch: u32,
+    /// Overlapping claims of the large modes.
+    #[arg(long, default_value_t = 3)]
+    claims: u32,
     #[arg(long, env = "POSTRIDER_TEST_POSTGRES_URL")]
     postgres: String,
     #[arg(long, env = "POSTRIDER_TEST_KAFKA")]
@@ -54,7 +60,7 @@ async fn bench_drain(args: &DrainArgs) -> anyhow::Result<()> {
     let mut report = report::Report::new(args.records, args.bytes);
     for round in 1..=args.rounds {
         eprintln!("round {round} of {}", args.rounds);
-        for mode in workload::MODES {
+        for mode in workload::modes(args) {
             let work = workload::prepare(&args.postgres, &args.kafka, mode, args).await?;
             if mode.measures_limits {
                 report.add("read only", limits::read(&work).await?);

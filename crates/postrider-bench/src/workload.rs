@@ -22,40 +22,38 @@ pub(crate) struct Mode {
     pub(crate) measures_limits: bool,
 }
 
-pub(crate) const MODES: [Mode; 4] = [
-    Mode {
-        name: "hold",
-        layout: "packfinderz",
-        batch: 2000,
-        claims: 3,
-        part: 1,
-        measures_limits: true,
-    },
-    Mode {
-        name: "hold, small",
-        layout: "packfinderz",
-        batch: 50,
-        claims: 1,
-        part: 10,
-        measures_limits: false,
-    },
-    Mode {
-        name: "lease",
-        layout: "talkie",
-        batch: 2000,
-        claims: 3,
-        part: 1,
-        measures_limits: false,
-    },
-    Mode {
-        name: "lease, small",
-        layout: "talkie",
-        batch: 50,
-        claims: 1,
-        part: 10,
-        measures_limits: false,
-    },
-];
+/// Small batches, one claim at a time: what the large modes are compared with.
+const SMALL: (u32, u32) = (50, 1);
+
+pub(crate) fn modes(args: &DrainArgs) -> [Mode; 5] {
+    let large = (args.batch, args.claims);
+    [
+        Mode::new("hold", "polyshop", large, 1),
+        Mode::new("hold, small", "polyshop", SMALL, 10),
+        // Its three locked indexes make every settled record six index entries.
+        Mode::new("hold, indexes", "packfinderz", large, 1),
+        Mode::new("lease", "talkie", large, 1),
+        Mode::new("lease, small", "talkie", SMALL, 10),
+    ]
+}
+
+impl Mode {
+    fn new(
+        name: &'static str,
+        layout: &'static str,
+        (batch, claims): (u32, u32),
+        part: u32,
+    ) -> Self {
+        Self {
+            name,
+            layout,
+            batch,
+            claims,
+            part,
+            measures_limits: name == "hold",
+        }
+    }
+}
 
 const KEYS: u32 = 10_000;
 const PARTITIONS: i32 = 4;
@@ -130,17 +128,23 @@ fn fill(layout: &Layout, records: u32, bytes: u32) -> String {
     let table = layout.table.quoted();
     let id = "md5('id' || n)::uuid";
     let rows = format!("FROM generate_series(1, {records}) n");
-    if layout.name == "talkie" {
-        format!(
-            "INSERT INTO {table} (id, topic, key, payload_json, created_at) \
-             SELECT {id}, 'bench', {key}::text, {payload}, clock_timestamp() {rows}"
-        )
-    } else {
-        format!(
-            "INSERT INTO {table} (id, event_type, aggregate_type, aggregate_id, payload_json, created_at) \
-             SELECT {id}, 'order_created', 'vendor_order', {key}, {payload}, clock_timestamp() {rows}"
-        )
-    }
+    let (columns, values) = match layout.name.as_str() {
+        "talkie" => (
+            "topic, key, payload_json",
+            format!("'bench', {key}::text, {payload}"),
+        ),
+        "polyshop" => (
+            "event_type, aggregate_id, payload",
+            format!("'order.order.placed.v1', {key}::text, {payload}"),
+        ),
+        _ => (
+            "event_type, aggregate_type, aggregate_id, payload_json",
+            format!("'order_created', 'vendor_order', {key}, {payload}"),
+        ),
+    };
+    format!(
+        "INSERT INTO {table} (id, {columns}, created_at) SELECT {id}, {values}, clock_timestamp() {rows}"
+    )
 }
 
 async fn create_topic(kafka: &str, topic: &str) -> anyhow::Result<()> {
