@@ -101,7 +101,8 @@ impl Report {
     fn median(&self, name: &str, figure: fn(&Figures) -> Option<f64>) -> Option<f64> {
         let mut values: Vec<f64> = self.rounds.get(name)?.iter().filter_map(figure).collect();
         values.sort_by(f64::total_cmp);
-        values.get(values.len() / 2).copied()
+        let (low, high) = (values.len().checked_sub(1)? / 2, values.len() / 2);
+        Some(f64::midpoint(values[low], values[high]))
     }
 }
 
