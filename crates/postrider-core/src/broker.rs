@@ -26,7 +26,7 @@ impl Message {
     /// Key, body and headers, as a broker counts them.
     pub fn size(&self) -> usize {
         self.payload.as_ref().map_or(0, Bytes::len)
-            + self.key.as_ref().map_or(0, |key| key.as_str().len())
+            + self.key.as_ref().map_or(0, |key| key.as_bytes().len())
             + self
                 .headers
                 .iter()
@@ -35,19 +35,25 @@ impl Message {
     }
 }
 
-/// A header or attribute. Names repeat over a batch, so they are shared.
+/// A header or attribute. Names repeat over a batch, so they are shared. Ours are text; those of others
+/// may be any bytes, and are passed on as they came.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
     pub name: Arc<str>,
-    pub value: String,
+    pub value: Bytes,
 }
 
 impl Header {
     pub fn new(name: impl Into<Arc<str>>, value: impl Into<String>) -> Self {
         Self {
             name: name.into(),
-            value: value.into(),
+            value: value.into().into(),
         }
+    }
+
+    /// The value, if it is text.
+    pub fn text(&self) -> Option<&str> {
+        std::str::from_utf8(&self.value).ok()
     }
 }
 

@@ -2,10 +2,11 @@
 
 use crate::EventId;
 
-/// An event to be emitted in the caller's transaction. Only the type and the payload are needed; what a layout
-/// has no column for must be left out, or the emit is refused.
+/// An event: to be emitted in the caller's transaction, or, with a payload of its own type, as a consumer's
+/// handler receives it. To emit, only the type and the payload are needed; what a layout has no column for
+/// must be left out, or the emit is refused.
 #[derive(Debug, Clone)]
-pub struct Event {
+pub struct Event<P = Vec<u8>> {
     pub id: EventId,
     pub event_type: String,
     pub aggregate_type: Option<String>,
@@ -18,7 +19,7 @@ pub struct Event {
     pub version: i32,
     /// Who caused it; kept in envelopes that have an actor.
     pub actor: Option<serde_json::Value>,
-    pub payload: Vec<u8>,
+    pub payload: P,
     pub headers: Vec<(String, String)>,
     /// Correlation id, user id and the like, for layouts with a metadata column.
     pub metadata: serde_json::Map<String, serde_json::Value>,
@@ -56,6 +57,26 @@ impl Event {
         let mut event = Self::json(P::EVENT_TYPE, payload)?;
         event.aggregate_type = P::AGGREGATE_TYPE.map(Into::into);
         Ok(event)
+    }
+}
+
+impl<P> Event<P> {
+    /// The same event with another payload.
+    pub fn with_payload<Q>(self, payload: Q) -> Event<Q> {
+        Event {
+            id: self.id,
+            event_type: self.event_type,
+            aggregate_type: self.aggregate_type,
+            aggregate_id: self.aggregate_id,
+            topic: self.topic,
+            key: self.key,
+            idempotency_key: self.idempotency_key,
+            version: self.version,
+            actor: self.actor,
+            payload,
+            headers: self.headers,
+            metadata: self.metadata,
+        }
     }
 
     #[must_use]

@@ -45,13 +45,42 @@ impl fmt::Display for RecordId {
     }
 }
 
-/// Events with the same key keep their order.
+/// Events with the same key keep their order. Ours are text; other producers' keys may be any bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct MessageKey(Box<str>);
+pub struct MessageKey(Box<[u8]>);
 
 impl MessageKey {
-    pub fn as_str(&self) -> &str {
+    pub fn as_bytes(&self) -> &[u8] {
         &self.0
+    }
+
+    /// The key, if it is text.
+    pub fn as_str(&self) -> Option<&str> {
+        std::str::from_utf8(&self.0).ok()
+    }
+}
+
+impl From<&[u8]> for MessageKey {
+    fn from(bytes: &[u8]) -> Self {
+        Self(bytes.into())
+    }
+}
+
+impl From<&str> for MessageKey {
+    fn from(text: &str) -> Self {
+        text.as_bytes().into()
+    }
+}
+
+impl From<String> for MessageKey {
+    fn from(text: String) -> Self {
+        Self(text.into_bytes().into())
+    }
+}
+
+impl fmt::Display for MessageKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.0))
     }
 }
 
@@ -84,7 +113,7 @@ macro_rules! text_newtype {
         }
     )*};
 }
-text_newtype!(EventId, MessageKey, Topic);
+text_newtype!(EventId, Topic);
 
 #[cfg(test)]
 mod tests {

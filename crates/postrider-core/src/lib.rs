@@ -3,11 +3,15 @@
 
 pub mod backoff;
 pub mod broker;
+pub mod delivery;
 pub mod envelope;
 pub mod event;
 pub mod fate;
+pub mod handler;
 pub mod id;
+pub mod inbox;
 pub mod layout;
+pub mod opening;
 pub mod record;
 pub mod routing;
 pub mod store;
@@ -16,10 +20,17 @@ pub mod time;
 
 pub use backoff::Backoff;
 pub use broker::{Header, Message, PublishError, Publisher};
+pub use delivery::{Delivery, Receipt, SubscribeError, Subscription};
 pub use event::{Emitted, Event};
 pub use fate::{Failure, Fate, OnDead, RetryPolicy};
+pub use handler::{Handled, HandlerError};
 pub use id::{EventId, MessageKey, RecordId, Topic};
+pub use inbox::{
+    Admission, Arrival, IdempotencyStore, InboxStore, OutboxWriter, Owner, ParkedKeys, Reservation,
+    Transactions,
+};
 pub use layout::{Layout, LayoutError, Ordering};
+pub use opening::{OpenError, Opened, Opening};
 pub use record::Record;
 pub use routing::{EventPayload, Route, RouteError, Router, Routes};
 pub use store::{

@@ -47,7 +47,7 @@ impl Record {
         self.headers
             .iter()
             .find(|h| &*h.name == "traceparent")
-            .map(|h| h.value.as_str())
+            .and_then(Header::text)
     }
 }
 

@@ -114,7 +114,7 @@ impl Session {
         };
         let mut record = BaseRecord::with_opaque_to(message.topic.as_str(), ticket.slot(index));
         if let Some(key) = &message.key {
-            record = record.key(key.as_str());
+            record = record.key(key.as_bytes());
         }
         if let Some(payload) = &message.payload {
             record = record.payload(&payload[..]);
@@ -298,7 +298,7 @@ fn headers(message: &Message) -> OwnedHeaders {
     message.headers.iter().fold(headers, |headers, header| {
         headers.insert(Header {
             key: &header.name,
-            value: Some(header.value.as_str()),
+            value: Some(&header.value[..]),
         })
     })
 }

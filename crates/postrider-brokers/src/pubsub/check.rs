@@ -38,7 +38,10 @@ fn refusal(message: &Message) -> Option<String> {
         return Some("Pub/Sub takes no message with neither body nor attributes".into());
     }
     if let Some(key) = message.key.as_ref().filter(|_| message.ordered) {
-        let size = key.as_str().len();
+        if key.as_str().is_none() {
+            return Some("a key that is not UTF-8 cannot be an ordering key".into());
+        }
+        let size = key.as_bytes().len();
         if size > ORDERING_KEY_BYTES_MAX {
             return Some(format!(
                 "key of {size} bytes is over Pub/Sub's limit of {ORDERING_KEY_BYTES_MAX} for ordering keys"
@@ -72,6 +75,9 @@ fn refused_attribute(message: &Message) -> Option<String> {
         }
         if name.starts_with("goog") {
             return Some(format!("attribute {name}: names that begin with goog are reserved"));
+        }
+        if header.text().is_none() {
+            return Some(format!("attribute {name} is not UTF-8, which Pub/Sub needs"));
         }
         if value > ATTRIBUTE_VALUE_BYTES_MAX {
             return Some(format!(

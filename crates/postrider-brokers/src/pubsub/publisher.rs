@@ -162,7 +162,7 @@ fn strands<'a>(
                     .key
                     .as_ref()
                     .filter(|_| message.ordered)
-                    .map(|key| key.as_str());
+                    .and_then(|key| key.as_str());
                 let client = clients
                     .entry(topic)
                     .or_insert_with(|| session.client(&name));

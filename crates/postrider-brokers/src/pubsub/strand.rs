@@ -119,9 +119,12 @@ impl<'a> Strand<'a> {
 }
 
 fn client_message(message: &Message, ordering_key: Option<&str>) -> ClientMessage {
-    let headers = message.headers.iter();
+    let attributes = message
+        .headers
+        .iter()
+        .filter_map(|header| Some((header.name.to_string(), header.text()?.to_owned())));
     ClientMessage::new()
         .set_data(message.payload.clone().unwrap_or_default())
         .set_ordering_key(ordering_key.unwrap_or_default())
-        .set_attributes(headers.map(|header| (header.name.to_string(), header.value.clone())))
+        .set_attributes(attributes)
 }

@@ -83,7 +83,7 @@ const DEADLINE: Duration = Duration::from_secs(10);
 #[tokio::test]
 async fn faults_meet_the_messages_they_are_meant_for_and_then_end() {
     let (broker, topic) = (MemoryBroker::default(), Topic::from("orders"));
-    let is_b = |message: &postrider_core::Message| message.key.as_ref().unwrap().as_str() == "b";
+    let is_b = |message: &postrider_core::Message| message.key.as_ref().unwrap().as_bytes() == b"b";
     broker.fail_next(1, Fault::Transient, is_b);
     let batch = interleaved(&topic, &["a", "b"], 0, 2);
     let outcomes = broker.publish(&batch, DEADLINE).await;

@@ -42,7 +42,7 @@ impl Role {
             Self::AggregateType => record.aggregate_type.as_deref().map(Into::into),
             Self::AggregateId => record.aggregate_id.as_deref().map(Into::into),
             Self::Topic => record.topic.as_deref().map(Into::into),
-            Self::Key => record.key.as_ref().map(|key| key.as_str().into()),
+            Self::Key => record.key.as_ref().map(ToString::to_string),
             Self::IdempotencyKey => record.idempotency_key.as_deref().map(Into::into),
             Self::Version => record.version.map(|version| version.to_string()),
             Self::CreatedAt => Some(record.created_at.to_string()),

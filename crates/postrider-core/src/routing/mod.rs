@@ -242,7 +242,7 @@ impl Router {
         headers.extend(self.attributes.iter().filter_map(|(name, role)| {
             role.of(record).map(|value| Header {
                 name: name.clone(),
-                value,
+                value: value.into(),
             })
         }));
         if self.envelope == EnvelopeKind::Cloudevents {

@@ -112,7 +112,7 @@ impl<'a> Reader<'a> {
                 .entry(name)
                 .or_insert_with_key(|name| name.as_str().into())
                 .clone();
-            Header { name, value }
+            Header::new(name, value)
         };
         Ok(object.into_iter().map(header).collect())
     }
@@ -122,7 +122,8 @@ fn header_id(headers: &[Header], name: &str) -> Option<EventId> {
     headers
         .iter()
         .find(|header| &*header.name == name)
-        .map(|header| header.value.as_str().into())
+        .and_then(Header::text)
+        .map(Into::into)
 }
 
 /// One row's values, read as they came over the wire.

@@ -31,7 +31,7 @@ fn has_key(message: &Message, key: &str) -> bool {
     message
         .key
         .as_ref()
-        .is_some_and(|found| found.as_str() == key)
+        .is_some_and(|found| found.as_bytes() == key.as_bytes())
 }
 
 /// A3-01: orders, items and one outbox row, or none of them.
@@ -275,7 +275,7 @@ async fn more_dead_rows_than_a_batch_stop_their_own_entities_only() {
         message
             .key
             .as_ref()
-            .is_some_and(|key| key.as_str().starts_with("poison"))
+            .is_some_and(|key| key.as_bytes().starts_with(b"poison"))
             && seen_sample(message).number == 1
     };
     broker.fail_next(u32::MAX, Fault::Permanent, is_poison);

@@ -30,7 +30,7 @@ pub(crate) fn has_key(message: &Message, key: &str) -> bool {
     message
         .key
         .as_ref()
-        .is_some_and(|found| found.as_str() == key)
+        .is_some_and(|found| found.as_bytes() == key.as_bytes())
 }
 
 /// Notes every change of a row's status, and what the row looked like after it.

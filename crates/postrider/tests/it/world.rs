@@ -404,7 +404,7 @@ pub(crate) fn header<'a>(message: &'a Message, name: &str) -> Option<&'a str> {
         .headers
         .iter()
         .find(|h| &*h.name == name)
-        .map(|h| h.value.as_str())
+        .and_then(|h| h.text())
 }
 
 /// Reads a numbered sample back, with or without an envelope around it.

@@ -88,12 +88,12 @@ impl Seen {
     /// The message as it would be seen if nothing were changed.
     pub fn of(message: &Message) -> Self {
         Self::new(
-            message.key.as_ref().map(|key| key.as_str().to_owned()),
+            message.key.as_ref().map(ToString::to_string),
             message.payload.as_ref().map(|payload| payload.to_vec()),
             message
                 .headers
                 .iter()
-                .map(|h| (h.name.to_string(), h.value.clone())),
+                .map(|h| (h.name.to_string(), h.text().unwrap_or("?").to_owned())),
         )
     }
 }
