@@ -60,7 +60,7 @@ pub(crate) async fn run(work: &Work, mode: Mode, args: &DrainArgs) -> anyhow::Re
     Ok(Figures {
         per_sec: figure("per_sec")?,
         steadiness: Some(figure("steadiness")?),
-        relay_cpu_secs: Some(figure("cpu_secs")?),
+        own_cpu_secs: Some(figure("cpu_secs")?),
         postgres_cpu_secs: Some(usage::postgres_cpu_secs() - postgres),
         peak_mb: Some(figure("peak_mb")?),
     })

@@ -137,7 +137,7 @@ fn send_all(kafka: &str, messages: &[Sample]) -> anyhow::Result<Figures> {
     );
     Ok(Figures {
         per_sec: messages.len() as f64 / start.elapsed().as_secs_f64(),
-        relay_cpu_secs: Some(usage::own_cpu_secs() - cpu),
+        own_cpu_secs: Some(usage::own_cpu_secs() - cpu),
         ..Figures::default()
     })
 }

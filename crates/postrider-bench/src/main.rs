@@ -1,6 +1,7 @@
 //! Development only: how fast a backlog drains, beside what the same machine can do at most.
 //! Everything that is compared is measured in one run, round by round, so that noise hits all alike.
 
+mod consume;
 mod drain;
 mod limits;
 mod report;
@@ -20,6 +21,11 @@ struct Args {
 enum Bench {
     /// Drain a backlog from Postgres to Kafka, in hold and lease mode.
     Drain(DrainArgs),
+    /// Apply a topic's events to Postgres with an inbox, one by one and in batches.
+    Consume(consume::Args),
+    /// One consumer or bare loop; started by `consume` as a process of its own.
+    #[command(hide = true)]
+    Apply(consume::Child),
     /// One relay that drains one table; started by `drain` as a process of its own.
     #[command(hide = true)]
     Relay(drain::Child),
@@ -52,12 +58,25 @@ struct DrainArgs {
 async fn main() -> anyhow::Result<()> {
     match Args::parse().bench {
         Bench::Drain(args) => bench_drain(&args).await,
+        Bench::Consume(args) => consume::bench(&args).await,
+        Bench::Apply(child) => consume::apply(child).await,
         Bench::Relay(child) => drain::relay(child).await,
     }
 }
 
 async fn bench_drain(args: &DrainArgs) -> anyhow::Result<()> {
-    let mut report = report::Report::new(args.records, args.bytes);
+    const SMALL: &str = "the same relay with batches of 50, one claim at a time";
+    let mut report = report::Report::new(report::Subject {
+        bench: "drain",
+        records: args.records,
+        bytes: args.bytes,
+        limit: "produce only",
+        pairs: &[
+            ("hold", "hold, small", SMALL),
+            ("hold, indexes", "hold, indexes, small", SMALL),
+            ("lease", "lease, small", SMALL),
+        ],
+    });
     for round in 1..=args.rounds {
         eprintln!("round {round} of {}", args.rounds);
         for mode in workload::modes(args) {

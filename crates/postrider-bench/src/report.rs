@@ -10,41 +10,52 @@ pub(crate) struct Figures {
     pub(crate) per_sec: f64,
     /// Rate of the last tenth over that of the second: the first warms up.
     pub(crate) steadiness: Option<f64>,
-    pub(crate) relay_cpu_secs: Option<f64>,
+    /// Of the process that is measured.
+    pub(crate) own_cpu_secs: Option<f64>,
     pub(crate) postgres_cpu_secs: Option<f64>,
     pub(crate) peak_mb: Option<f64>,
 }
 
+/// What a bench is about.
+pub(crate) struct Subject {
+    pub(crate) bench: &'static str,
+    pub(crate) records: u32,
+    pub(crate) bytes: u32,
+    /// What all rates are a share of.
+    pub(crate) limit: &'static str,
+    /// Pairs whose ratio is printed, with what it means.
+    pub(crate) pairs: &'static [(&'static str, &'static str, &'static str)],
+}
+
 pub(crate) struct Report {
-    records: u32,
-    bytes: u32,
+    subject: Subject,
     rounds: BTreeMap<&'static str, Vec<Figures>>,
 }
 
 impl Report {
-    pub(crate) fn new(records: u32, bytes: u32) -> Self {
+    pub(crate) fn new(subject: Subject) -> Self {
         Self {
-            records,
-            bytes,
+            subject,
             rounds: BTreeMap::new(),
         }
     }
 
     pub(crate) fn add(&mut self, name: &'static str, figures: Figures) {
-        eprintln!("  {name:<16} {:>9.0}/s", figures.per_sec);
+        eprintln!("  {name:<20} {:>9.0}/s", figures.per_sec);
         self.rounds.entry(name).or_default().push(figures);
     }
 
     pub(crate) fn print(&self) -> anyhow::Result<()> {
-        let produce = self
-            .median("produce only", |f| Some(f.per_sec))
-            .unwrap_or(f64::NAN);
+        let Subject {
+            records,
+            bytes,
+            limit,
+            ..
+        } = self.subject;
+        let most = self.median(limit, |f| Some(f.per_sec)).unwrap_or(f64::NAN);
+        eprintln!("\n{records} records of {bytes} bytes, medians");
         eprintln!(
-            "\n{} records of {} bytes, medians",
-            self.records, self.bytes
-        );
-        eprintln!(
-            "| | records/s | of produce only | last/second tenth | relay CPU s | Postgres CPU s | peak MB |"
+            "| | records/s | of {limit} | last/second tenth | own CPU s | Postgres CPU s | peak MB |"
         );
         eprintln!("|---|---|---|---|---|---|---|");
         for name in self.rounds.keys() {
@@ -55,20 +66,17 @@ impl Report {
             };
             eprintln!(
                 "| {name} | {rate:.0} | {:.1} % | {} | {} | {} | {} |",
-                100.0 * rate / produce,
+                100.0 * rate / most,
                 cell(|f| f.steadiness, 2),
-                cell(|f| f.relay_cpu_secs, 2),
+                cell(|f| f.own_cpu_secs, 2),
                 cell(|f| f.postgres_cpu_secs, 2),
                 cell(|f| f.peak_mb, 0),
             );
         }
-        for mode in ["hold", "lease"] {
-            let rate = |name: &str| self.median(name, |f| Some(f.per_sec));
-            if let (Some(large), Some(small)) = (rate(mode), rate(small_of(mode))) {
-                eprintln!(
-                    "{mode}: {:.1} × the same relay with batches of 50, one claim at a time",
-                    large / small
-                );
+        let rate = |name: &str| self.median(name, |f| Some(f.per_sec));
+        for (name, than, meaning) in self.subject.pairs {
+            if let (Some(rate), Some(than)) = (rate(name), rate(than)) {
+                eprintln!("{name}: {:.1} × {meaning}", rate / than);
             }
         }
         println!("{}", serde_json::to_string_pretty(&self.json())?);
@@ -83,7 +91,7 @@ impl Report {
                 let rows = rounds.iter().map(|f| {
                     json!({
                         "records_per_sec": f.per_sec, "steadiness": f.steadiness,
-                        "relay_cpu_secs": f.relay_cpu_secs, "postgres_cpu_secs": f.postgres_cpu_secs,
+                        "own_cpu_secs": f.own_cpu_secs, "postgres_cpu_secs": f.postgres_cpu_secs,
                         "peak_mb": f.peak_mb,
                     })
                 });
@@ -91,7 +99,8 @@ impl Report {
             })
             .collect();
         json!({
-            "bench": "drain", "records": self.records, "payload_bytes": self.bytes,
+            "bench": self.subject.bench, "records": self.subject.records,
+            "payload_bytes": self.subject.bytes,
             "version": env!("CARGO_PKG_VERSION"),
             "cores": std::thread::available_parallelism().map_or(0, usize::from),
             "rounds": rounds,
@@ -103,13 +112,5 @@ impl Report {
         values.sort_by(f64::total_cmp);
         let (low, high) = (values.len().checked_sub(1)? / 2, values.len() / 2);
         Some(f64::midpoint(values[low], values[high]))
-    }
-}
-
-pub(crate) fn small_of(mode: &str) -> &'static str {
-    if mode == "hold" {
-        "hold, small"
-    } else {
-        "lease, small"
     }
 }

@@ -25,13 +25,14 @@ pub(crate) struct Mode {
 /// Small batches, one claim at a time: what the large modes are compared with.
 const SMALL: (u32, u32) = (50, 1);
 
-pub(crate) fn modes(args: &DrainArgs) -> [Mode; 5] {
+pub(crate) fn modes(args: &DrainArgs) -> [Mode; 6] {
     let large = (args.batch, args.claims);
     [
         Mode::new("hold", "polyshop", large, 1),
         Mode::new("hold, small", "polyshop", SMALL, 10),
         // Its three locked indexes make every settled record six index entries.
         Mode::new("hold, indexes", "packfinderz", large, 1),
+        Mode::new("hold, indexes, small", "packfinderz", SMALL, 10),
         Mode::new("lease", "talkie", large, 1),
         Mode::new("lease, small", "talkie", SMALL, 10),
     ]
@@ -93,7 +94,7 @@ pub(crate) async fn prepare(
     mode: Mode,
     args: &DrainArgs,
 ) -> anyhow::Result<Work> {
-    let topic = format!("bench_{}_{}", mode.layout, fastrand_suffix());
+    let topic = format!("bench_{}_{}", mode.layout, suffix());
     let pool = postgres::connect(postgres, 4)?;
     let layout = layout(mode.layout, &topic)?;
     let records = args.records / mode.part;
@@ -147,7 +148,7 @@ fn fill(layout: &Layout, records: u32, bytes: u32) -> String {
     )
 }
 
-async fn create_topic(kafka: &str, topic: &str) -> anyhow::Result<()> {
+pub(crate) async fn create_topic(kafka: &str, topic: &str) -> anyhow::Result<()> {
     let admin: AdminClient<DefaultClientContext> = ClientConfig::new()
         .set("bootstrap.servers", kafka)
         .create()?;
@@ -171,7 +172,7 @@ fn schema(topic: &str) -> String {
     topic.to_owned()
 }
 
-fn fastrand_suffix() -> String {
+pub(crate) fn suffix() -> String {
     format!(
         "{:x}{:x}",
         std::process::id(),

@@ -1,5 +1,6 @@
-//! Message brokers behind [`postrider_core::Publisher`]. The memory broker is always in; each other
-//! one is a feature that adds a module, and all of them pass `postrider_testkit::conformance::publisher`.
+//! Message brokers behind [`postrider_core::Publisher`] and [`postrider_core::Subscription`]. The memory
+//! broker is always in; each other one is a feature that adds a module, and all of them pass
+//! `postrider_testkit::conformance::{publisher, subscription}`.
 
 mod held;
 #[cfg(feature = "kafka")]
@@ -7,11 +8,12 @@ pub mod kafka;
 pub mod memory;
 #[cfg(feature = "pubsub")]
 pub mod pubsub;
+mod queue;
 mod secret;
 
 #[cfg(feature = "kafka")]
-pub use kafka::{KafkaConfig, KafkaPublisher};
-pub use memory::{MemoryBroker, MemoryConfig};
+pub use kafka::{KafkaConfig, KafkaPublisher, KafkaSubscription, KafkaSubscriptionConfig};
+pub use memory::{MemoryBroker, MemoryConfig, MemorySubscription, MemorySubscriptionConfig};
 #[cfg(feature = "pubsub")]
-pub use pubsub::{PubSubConfig, PubSubPublisher};
+pub use pubsub::{PubSubConfig, PubSubPublisher, PubSubSubscription, PubSubSubscriptionConfig};
 pub use secret::Secret;

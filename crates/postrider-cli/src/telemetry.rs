@@ -1,46 +1,54 @@
-//! Logs: structured lines on stderr, where data never goes.
+//! Logs: structured lines on stderr, where data never goes. And spans, where the config names a collector.
 
 use std::io::IsTerminal as _;
 
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::{SubscriberBuilder, fmt};
+use postrider::telemetry::{Exporting, Otlp};
+use tracing_subscriber::prelude::*;
+use tracing_subscriber::{EnvFilter, Registry, fmt};
 
-use crate::config::{Log, LogFormat};
+use crate::config::{Log, LogFormat, Telemetry};
 
-/// The long-running verb: as the config says.
-pub(crate) fn start(log: &Log) {
-    // The config has checked the directives.
-    let lines = lines().with_env_filter(EnvFilter::new(&log.level));
-    match log.format {
-        LogFormat::Json => {
-            lines
-                .json()
-                .flatten_event(true)
-                .with_current_span(false)
-                .init();
+/// The long-running verb: as the config says. What is returned sends spans until it is shut down.
+pub(crate) fn start(log: &Log, telemetry: &Telemetry) -> anyhow::Result<Option<Exporting>> {
+    let (spans, exporting) = match &telemetry.otlp {
+        Some(endpoint) => {
+            let otlp = Otlp::new(endpoint, &telemetry.service);
+            let (layer, exporting) = otlp.protocol(telemetry.protocol.into()).start()?;
+            (Some(layer), Some(exporting))
         }
-        LogFormat::Pretty => lines.with_ansi(std::io::stderr().is_terminal()).init(),
-    }
+        None => (None, None),
+    };
+    let lines = match log.format {
+        LogFormat::Json => lines()
+            .json()
+            .flatten_event(true)
+            .with_current_span(false)
+            .boxed(),
+        LogFormat::Pretty => lines().with_ansi(std::io::stderr().is_terminal()).boxed(),
+    };
+    // The config has checked the directives. They are for lines: spans have a filter of their own.
+    let lines = lines.with_filter(EnvFilter::new(&log.level));
+    tracing_subscriber::registry()
+        .with(lines)
+        .with(spans)
+        .init();
+    Ok(exporting)
 }
 
 /// A verb that answers and ends: only what went wrong, for a person to read. What librdkafka has to say
 /// is in the error that it leads to.
 pub(crate) fn start_quietly() {
-    lines()
-        .with_env_filter(EnvFilter::new("warn,librdkafka=off"))
+    let lines = lines()
         .with_ansi(std::io::stderr().is_terminal())
         .without_time()
-        .init();
+        .with_filter(EnvFilter::new("warn,librdkafka=off"));
+    tracing_subscriber::registry().with(lines).init();
 }
 
-fn lines() -> SubscriberBuilder<
-    tracing_subscriber::fmt::format::DefaultFields,
-    tracing_subscriber::fmt::format::Format,
-    tracing_subscriber::filter::LevelFilter,
-    fn() -> std::io::Stderr,
-> {
+fn lines()
+-> fmt::Layer<Registry, fmt::format::DefaultFields, fmt::format::Format, fn() -> std::io::Stderr> {
     // A closed stderr must not stop a relay: errors of the log itself are dropped.
-    fmt()
+    fmt::layer()
         .with_writer(std::io::stderr as fn() -> std::io::Stderr)
         .log_internal_errors(false)
 }

@@ -76,6 +76,7 @@ fn publisher(broker: &Broker) -> Result<Arc<dyn Publisher>, String> {
 
 /// The relay of one outbox, ready to run.
 pub(crate) fn relay(
+    config: &Config,
     outbox: &Outbox,
     store: Arc<Store>,
     publishers: &Publishers,
@@ -88,10 +89,22 @@ pub(crate) fn relay(
         .name(&outbox.name)
         .config(relay_config(outbox))
         .metrics(metrics);
+    if let Some(broker) = config.brokers.get(&outbox.broker) {
+        relay = relay.broker(messaging_system(broker));
+    }
     if outbox.notify {
         relay = relay.wake(hints(&store));
     }
     Ok(relay.build())
+}
+
+/// As OpenTelemetry names them, for spans.
+fn messaging_system(broker: &Broker) -> &'static str {
+    match broker.options {
+        BrokerOptions::Kafka(_) => "kafka",
+        BrokerOptions::PubSub(_) => "gcp_pubsub",
+        BrokerOptions::Memory(_) => "memory",
+    }
 }
 
 /// Passes the database's hints on to all workers, since only one of them looks at the lane of a new record.

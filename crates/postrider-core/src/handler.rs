@@ -27,8 +27,9 @@ pub enum HandlerError {
     /// Something that all events need is down. No fault of this event: it is given back, for as long as it
     /// takes, and never dead-lettered.
     Unavailable(BoxError),
-    /// An earlier event of the same key was not handled, so this one was not tried.
-    HeldBack,
+    /// Not now, and nobody's fault: an earlier event of its key was not handled, or the event is in other
+    /// hands. Given back untried.
+    Deferred(BoxError),
 }
 
 impl HandlerError {
@@ -44,12 +45,16 @@ impl HandlerError {
         Self::Unavailable(error.into())
     }
 
+    pub fn deferred(error: impl Into<BoxError>) -> Self {
+        Self::Deferred(error.into())
+    }
+
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Temporary(_) => "temporary",
             Self::Permanent(_) => "permanent",
             Self::Unavailable(_) => "unavailable",
-            Self::HeldBack => "held back",
+            Self::Deferred(_) => "deferred",
         }
     }
 }
@@ -58,10 +63,10 @@ impl HandlerError {
 impl fmt::Display for HandlerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Temporary(error) | Self::Permanent(error) | Self::Unavailable(error) => {
-                f.write_str(&text::chain(&**error))
-            }
-            Self::HeldBack => f.write_str("an earlier event of the same key was not handled"),
+            Self::Temporary(error)
+            | Self::Permanent(error)
+            | Self::Unavailable(error)
+            | Self::Deferred(error) => f.write_str(&text::chain(&**error)),
         }
     }
 }
@@ -78,6 +83,7 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for HandlerError {
         match error.downcast::<StoreError>() {
             Ok(error) => match *error {
                 StoreError::Unavailable { .. } => Self::Unavailable(error),
+                StoreError::Unfit { .. } => Self::Permanent(error),
                 _ => Self::Temporary(error),
             },
             Err(error) => Self::Temporary(error),

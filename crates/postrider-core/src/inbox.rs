@@ -50,6 +50,18 @@ pub enum Admission {
 pub trait OutboxWriter<Tx>: Send + Sync + 'static {
     /// Records events in order. What the outbox refuses is a permanent error.
     async fn enqueue(&self, tx: &mut Tx, events: &[Event]) -> Result<Vec<Emitted>, HandlerError>;
+
+    /// What a record can hold beside the event itself.
+    fn room(&self) -> Room {
+        Room::default()
+    }
+}
+
+/// What an outbox has room for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Room {
+    pub headers: bool,
+    pub metadata: bool,
 }
 
 /// Idempotency outside a transaction, in two states: reserved by one owner for a short lease, then done for long.

@@ -27,15 +27,15 @@ pub use handler::{Handled, HandlerError};
 pub use id::{EventId, MessageKey, RecordId, Topic};
 pub use inbox::{
     Admission, Arrival, IdempotencyStore, InboxStore, OutboxWriter, Owner, ParkedKeys, Reservation,
-    Transactions,
+    Room, Transactions,
 };
 pub use layout::{Layout, LayoutError, Ordering};
 pub use opening::{OpenError, Opened, Opening};
 pub use record::Record;
 pub use routing::{EventPayload, Route, RouteError, Router, Routes};
 pub use store::{
-    Backlog, Claim, DeadFilter, DeadLetters, DeadRecord, OutboxStore, Settled, Share, StoreError,
-    Want,
+    Backlog, Claim, DeadFilter, DeadLetters, DeadRecord, OutboxStore, Purge, Settled, Share,
+    StoreError, Want,
 };
 pub use time::Timestamp;
 

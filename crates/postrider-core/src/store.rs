@@ -6,9 +6,17 @@ use async_trait::async_trait;
 
 use crate::{BoxError, Fate, Record, RecordId, Timestamp};
 
+/// A table that grows and has to be cut back.
+#[async_trait]
+pub trait Purge: Send + Sync + 'static {
+    /// Deletes up to `limit` entries that have been done with for longer than `keep`, and says how many. An
+    /// outbox's records that wait or are dead are never deleted.
+    async fn purge(&self, keep: Duration, limit: u32) -> Result<u64, StoreError>;
+}
+
 /// An outbox table, as the relay works on it.
 #[async_trait]
-pub trait OutboxStore: Send + Sync {
+pub trait OutboxStore: Purge {
     /// Takes up to `want.limit` records that nobody else holds, oldest first, or `None` where
     /// there is nothing to take now.
     ///
@@ -18,10 +26,6 @@ pub trait OutboxStore: Send + Sync {
     ///   its retry time, is held elsewhere, or is dead and parks the key.
     /// * Dropping a claim without settling releases its records, at once or when its lease ends.
     async fn claim(&self, want: Want) -> Result<Option<Box<dyn Claim>>, StoreError>;
-
-    /// Deletes up to `limit` records that were published longer than `keep` ago, and says how
-    /// many. Records that wait or are dead are never deleted.
-    async fn purge(&self, keep: Duration, limit: u32) -> Result<u64, StoreError>;
 
     /// What the table holds right now, read from the table.
     async fn backlog(&self) -> Result<Backlog, StoreError>;
@@ -133,6 +137,12 @@ pub enum StoreError {
     /// The layout does not fit the table; trying again will not help.
     #[error("{0}")]
     Mismatch(String),
+    /// What was to be stored does not fit; the same thing never will.
+    #[error("cannot {action}: {reason}")]
+    Unfit {
+        action: &'static str,
+        reason: String,
+    },
     /// The database refused a statement.
     #[error("database refused to {action}: {reason}")]
     Refused {

@@ -1,6 +1,6 @@
 //! A Kafka cluster as tests see it: fresh topics, and everything that a topic holds.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
@@ -83,6 +83,45 @@ impl Kafka {
     pub async fn records(&self, topic: &str) -> Vec<KafkaRecord> {
         let (config, topic) = (self.config(), topic.to_owned());
         blocking(move || read_all(&config, &topic)).await
+    }
+
+    /// What the group has committed, by partition.
+    pub async fn committed(&self, group: &str, topic: &str) -> BTreeMap<i32, i64> {
+        let mut config = self.config();
+        config.set("group.id", group);
+        let topic = topic.to_owned();
+        blocking(move || {
+            let consumer: BaseConsumer = config.create().expect("consumer");
+            let partitions = led_partitions(&consumer, &topic, Instant::now() + TIMEOUT);
+            let mut list = TopicPartitionList::new();
+            for partition in partitions {
+                list.add_partition(&topic, partition);
+            }
+            let committed = consumer.committed_offsets(list, TIMEOUT);
+            let committed = committed.expect("the coordinator answers");
+            let elements = committed.elements();
+            let known = elements
+                .iter()
+                .filter_map(|element| match element.offset() {
+                    Offset::Offset(offset) => Some((element.partition(), offset)),
+                    _ => None,
+                });
+            known.collect()
+        })
+        .await
+    }
+
+    /// How many members the group has, those that are about to join included.
+    pub async fn members(&self, group: &str) -> usize {
+        let (config, group) = (self.config(), group.to_owned());
+        blocking(move || {
+            let consumer: BaseConsumer = config.create().expect("consumer");
+            let groups = consumer.fetch_group_list(Some(&group), TIMEOUT);
+            let groups = groups.expect("the coordinator answers");
+            let found = groups.groups().iter().find(|found| found.name() == group);
+            found.map_or(0, |found| found.members().len())
+        })
+        .await
     }
 
     pub(crate) async fn answers(&self) -> bool {

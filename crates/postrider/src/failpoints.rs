@@ -9,6 +9,13 @@ pub(crate) const PUBLISHED: &str = "published";
 /// Every fate is written.
 pub(crate) const SETTLED: &str = "settled";
 
+/// A consumer has reserved an event, none of its effects are there.
+pub(crate) const RESERVED: &str = "reserved";
+/// Its effects stand in an open transaction.
+pub(crate) const APPLIED: &str = "applied";
+/// They are there for good, the broker is not told.
+pub(crate) const HANDLED: &str = "handled";
+
 #[cfg(feature = "failpoints")]
 pub(crate) fn reach(point: &str) {
     if std::env::var("POSTRIDER_FAILPOINT").is_ok_and(|armed| armed == point) {

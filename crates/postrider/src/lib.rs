@@ -33,10 +33,19 @@
 //! # Ok(()) }
 //! ```
 
+mod cleanup;
+pub mod consumer;
 mod failpoints;
+mod health;
 pub mod metrics;
 pub mod relay;
+#[cfg(feature = "otlp")]
+pub mod telemetry;
+mod trace;
 
+pub use cleanup::Cleanup;
+pub use consumer::Consumer;
+pub use health::{Dependency, Health, HealthReport};
 pub use metrics::Metrics;
 pub use postrider_brokers as brokers;
 pub use postrider_core as core;

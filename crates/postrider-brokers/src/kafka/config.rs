@@ -50,7 +50,7 @@ pub enum Compression {
     Zstd,
 }
 
-fn default_client_id() -> String {
+pub(super) fn default_client_id() -> String {
     "postrider".into()
 }
 
@@ -73,6 +73,18 @@ pub enum ConfigError {
         key: &'static str,
         min: u32,
         value: u32,
+    },
+    #[error("{key} is empty")]
+    Empty { key: &'static str },
+    #[error("topic {topic} is a pattern; every topic is named")]
+    Pattern { topic: String },
+    #[error(
+        "revoke_timeout_ms ({revoke_timeout_ms}) must be less than max.poll.interval.ms ({poll_interval_ms}), \
+         after which the group goes on without us"
+    )]
+    RevokeTooSlow {
+        revoke_timeout_ms: u32,
+        poll_interval_ms: u32,
     },
     #[error("property {key} cannot be set: {why}")]
     Refused { key: String, why: &'static str },
@@ -97,17 +109,19 @@ impl From<KafkaError> for ConfigError {
     }
 }
 
-const OWN_FIELD: &str = "it has a field of its own in the configuration";
+pub(super) const OWN_FIELD: &str = "it has a field of its own in the configuration";
 const ACKS: &str = "an event counts as published only when all in-sync replicas have it";
 const IDEMPOTENCE: &str = "without idempotence a retry inside the client duplicates and reorders";
 const EXPIRY: &str = "a message that expires alone is overtaken by the next one of its key";
 const QUEUE: &str = "the queue is sized so that order and memory are kept";
 const REPORTS: &str = "every message needs its delivery report";
-const MOCK: &str = "a mock cluster acknowledges and forgets";
+pub(super) const MOCK: &str = "a mock cluster acknowledges and forgets";
 const TRANSACTIONS: &str = "messages are not sent in Kafka transactions";
 
 /// Properties that are not the user's to set, and why.
-const REFUSED: &[(&str, &str)] = &[
+pub(super) type Refused = &'static [(&'static str, &'static str)];
+
+const REFUSED: Refused = &[
     ("acks", ACKS),
     ("batch.size", OWN_FIELD),
     ("bootstrap.servers", OWN_FIELD),
@@ -162,9 +176,14 @@ impl KafkaConfig {
         // librdkafka's own lower limits.
         at_least("batch_bytes", 1, self.batch_bytes)?;
         at_least("message_bytes_max", 1_000, self.message_bytes_max)?;
-        self.properties
-            .iter()
-            .try_for_each(|(key, value)| check_property(key, value.expose()))
+        check_properties(&self.properties, REFUSED)?;
+        match self.properties.get("partitioner") {
+            Some(partitioner) if partitioner.expose() == "random" => Err(ConfigError::Refused {
+                key: "partitioner".into(),
+                why: "messages of a key must share a partition",
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// The settings of a producer whose batches are at most `batch_bytes` large.
@@ -198,7 +217,7 @@ impl KafkaConfig {
     }
 }
 
-fn at_least(key: &'static str, min: u32, value: u32) -> Result<(), ConfigError> {
+pub(super) fn at_least(key: &'static str, min: u32, value: u32) -> Result<(), ConfigError> {
     if value < min {
         Err(ConfigError::TooSmall { key, min, value })
     } else {
@@ -206,20 +225,20 @@ fn at_least(key: &'static str, min: u32, value: u32) -> Result<(), ConfigError> 
     }
 }
 
-fn check_property(key: &str, value: &str) -> Result<(), ConfigError> {
-    let refused = REFUSED
+pub(super) fn check_properties(
+    properties: &BTreeMap<String, Secret>,
+    refused: Refused,
+) -> Result<(), ConfigError> {
+    let found = refused
         .iter()
-        .find(|(name, _)| *name == key)
-        .map(|(_, why)| *why);
-    let why = match (refused, key, value) {
-        (Some(why), ..) => why,
-        (None, "partitioner", "random") => "messages of a key must share a partition",
-        _ => return Ok(()),
-    };
-    Err(ConfigError::Refused {
-        key: key.to_owned(),
-        why,
-    })
+        .find(|(key, _)| properties.contains_key(*key));
+    match found {
+        Some((key, why)) => Err(ConfigError::Refused {
+            key: (*key).to_owned(),
+            why,
+        }),
+        None => Ok(()),
+    }
 }
 
 impl Compression {
@@ -231,6 +250,20 @@ impl Compression {
             Self::Lz4 => "lz4",
             Self::Zstd => "zstd",
         }
+    }
+}
+
+/// That librdkafka has properties of these names.
+#[cfg(test)]
+pub(super) fn assert_known(refused: Refused) {
+    for (key, _) in refused {
+        let mut config = ClientConfig::new();
+        config.set(*key, "no such value, perhaps");
+        let text = match config.create_native_config() {
+            Ok(_) => continue,
+            Err(error) => error.to_string(),
+        };
+        assert!(!text.contains("No such configuration property"), "{text}");
     }
 }
 
@@ -257,15 +290,7 @@ mod tests {
 
     #[test]
     fn every_name_that_is_refused_is_one_of_librdkafkas() {
-        for (key, _) in REFUSED {
-            let mut config = ClientConfig::new();
-            config.set(*key, "no such value, perhaps");
-            let text = match config.create_native_config() {
-                Ok(_) => continue,
-                Err(error) => error.to_string(),
-            };
-            assert!(!text.contains("No such configuration property"), "{text}");
-        }
+        assert_known(REFUSED);
     }
 
     #[test]

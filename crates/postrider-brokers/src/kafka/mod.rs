@@ -1,14 +1,18 @@
 //! Apache Kafka and what speaks its protocol, over librdkafka. The producer is idempotent, waits for all
-//! in-sync replicas and never lets a message overtake one of its partition that failed.
+//! in-sync replicas and never lets a message overtake one of its partition that failed. The consumer commits
+//! only what is done.
 
 mod call;
 mod config;
 mod error;
+mod log;
 mod oversize;
 mod publisher;
 mod session;
 mod sheet;
+mod subscription;
 mod warm;
 
 pub use config::{Compression, ConfigError, KafkaConfig};
 pub use publisher::KafkaPublisher;
+pub use subscription::{KafkaSubscription, KafkaSubscriptionConfig, StartAt};

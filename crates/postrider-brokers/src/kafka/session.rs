@@ -348,19 +348,6 @@ impl ClientContext for Reports {
     }
 
     fn log(&self, level: RDKafkaLogLevel, facility: &str, line: &str) {
-        // That a setting is experimental, and that a refused message ends the producer, is known.
-        let expected = matches!(facility, "CONFWARN" | "FATAL");
-        match level {
-            RDKafkaLogLevel::Emerg
-            | RDKafkaLogLevel::Alert
-            | RDKafkaLogLevel::Critical
-            | RDKafkaLogLevel::Error
-            | RDKafkaLogLevel::Warning
-                if !expected =>
-            {
-                tracing::warn!(target: "librdkafka", facility, "{line}");
-            }
-            _ => tracing::debug!(target: "librdkafka", facility, "{line}"),
-        }
+        super::log::log(level, facility, line);
     }
 }

@@ -1,8 +1,9 @@
-//! A broker inside the process, for tests and demos. It keeps the contract of
-//! [`Publisher`] and can be told to fail in every way that a real broker fails.
+//! A broker inside the process, for tests and demos. It keeps the contracts of [`Publisher`] and
+//! [`postrider_core::Subscription`] and can be told to fail in every way that a real broker fails.
 
 mod config;
 mod fault;
+mod subscription;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,13 +11,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use postrider_core::{Message, PublishError, Publisher, Topic, text};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
-pub use config::MemoryConfig;
+pub use config::{MemoryConfig, MemorySubscriptionConfig};
 pub use fault::Fault;
+pub use subscription::MemorySubscription;
 
 use crate::held::HeldKeys;
 use fault::Faults;
+use subscription::Group;
 
 /// A handle on the broker: clones share its topics and faults.
 #[derive(Clone, Default)]
@@ -32,11 +35,14 @@ struct Shared {
     blocked: watch::Sender<bool>,
     /// How many of them are.
     waiting: watch::Sender<usize>,
+    /// There may be something for a subscription, or nothing any more.
+    changed: Arc<Notify>,
 }
 
 #[derive(Default)]
 struct State {
     topics: BTreeMap<Topic, Log>,
+    groups: BTreeMap<String, Group>,
     faults: Faults,
     stopped: bool,
 }
@@ -79,10 +85,12 @@ impl MemoryBroker {
     /// From now on nobody reaches the broker. What it has is kept.
     pub fn stop(&self) {
         self.state().stopped = true;
+        self.shared.changed.notify_waiters();
     }
 
     pub fn start(&self) {
         self.state().stopped = false;
+        self.shared.changed.notify_waiters();
     }
 
     /// Lets the next `count` messages that match fail with `fault`.
@@ -157,7 +165,9 @@ impl Publisher for MemoryBroker {
                 .accept(message, &self.shared.config)
                 .inspect_err(|_| held.hold(index, message))
         };
-        batch.iter().enumerate().map(accept).collect()
+        let outcomes = batch.iter().enumerate().map(accept).collect();
+        self.shared.changed.notify_waiters();
+        outcomes
     }
 
     async fn ping(&self) -> Result<(), PublishError> {

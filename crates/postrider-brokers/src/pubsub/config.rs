@@ -2,8 +2,8 @@
 
 use google_cloud_auth::credentials::anonymous;
 use google_cloud_pubsub::builder::publisher::BasePublisherBuilder;
-use google_cloud_pubsub::builder::topic_admin;
-use google_cloud_pubsub::client::{BasePublisher, TopicAdmin};
+use google_cloud_pubsub::builder::{subscriber, subscription_admin, topic_admin};
+use google_cloud_pubsub::client::{BasePublisher, Subscriber, SubscriptionAdmin, TopicAdmin};
 use serde::{Deserialize, Serialize};
 
 /// How to reach Pub/Sub. Credentials are Google's application default credentials.
@@ -27,6 +27,33 @@ pub enum ConfigError {
     Project { project: String },
     #[error("endpoint {endpoint:?} must begin with https://, or http:// for an emulator")]
     Endpoint { endpoint: String },
+    #[error(
+        "{subscription:?} is no Pub/Sub subscription: an id of 3 to 255 letters, digits and -_.~+% that begins \
+         with a letter, or projects/PROJECT/subscriptions/ID"
+    )]
+    Subscription { subscription: String },
+    #[error("{key} must be at least {min}, not {value}")]
+    TooSmall {
+        key: &'static str,
+        min: u32,
+        value: u32,
+    },
+    #[error("lease_secs must be from 10 to 600, not {secs}")]
+    Lease { secs: u32 },
+}
+
+/// Sends a client where the configuration says. The builders of Google's clients have these methods in
+/// common, but no trait.
+macro_rules! directed {
+    ($config:expr, $builder:expr) => {
+        match $config.effective_endpoint() {
+            Some(endpoint) if endpoint.starts_with("http://") => $builder
+                .with_credentials(anonymous::Builder::new().build())
+                .with_endpoint(endpoint),
+            Some(endpoint) => $builder.with_endpoint(endpoint),
+            None => $builder,
+        }
+    };
 }
 
 impl PubSubConfig {
@@ -58,25 +85,19 @@ impl PubSubConfig {
     }
 
     pub(super) fn publisher(&self) -> BasePublisherBuilder {
-        let mut builder = BasePublisher::builder();
-        if let Some(endpoint) = self.effective_endpoint() {
-            if endpoint.starts_with("http://") {
-                builder = builder.with_credentials(anonymous::Builder::new().build());
-            }
-            builder = builder.with_endpoint(endpoint);
-        }
-        builder
+        directed!(self, BasePublisher::builder())
     }
 
     pub(super) fn topic_admin(&self) -> topic_admin::ClientBuilder {
-        let mut builder = TopicAdmin::builder();
-        if let Some(endpoint) = self.effective_endpoint() {
-            if endpoint.starts_with("http://") {
-                builder = builder.with_credentials(anonymous::Builder::new().build());
-            }
-            builder = builder.with_endpoint(endpoint);
-        }
-        builder
+        directed!(self, TopicAdmin::builder())
+    }
+
+    pub(super) fn subscriber(&self) -> subscriber::ClientBuilder {
+        directed!(self, Subscriber::builder())
+    }
+
+    pub(super) fn subscription_admin(&self) -> subscription_admin::ClientBuilder {
+        directed!(self, SubscriptionAdmin::builder())
     }
 
     fn effective_endpoint(&self) -> Option<String> {

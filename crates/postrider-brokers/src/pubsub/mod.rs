@@ -7,6 +7,8 @@ mod error;
 mod publisher;
 mod session;
 mod strand;
+mod subscription;
 
 pub use config::{ConfigError, PubSubConfig};
 pub use publisher::PubSubPublisher;
+pub use subscription::{PubSubSubscription, PubSubSubscriptionConfig};

@@ -1,5 +1,8 @@
-//! Every broker against the publisher's contract, and what only one of them can do.
+//! Every broker against the contracts, and what only one of them can do.
 
 mod kafka;
 mod memory;
 mod pubsub;
+mod subscription_kafka;
+mod subscription_memory;
+mod subscription_pubsub;

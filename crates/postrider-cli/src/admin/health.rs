@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use postrider::relay::Dependency;
+use postrider::Dependency;
 use serde_json::{Value, json};
 
 use super::Admin;

@@ -16,8 +16,8 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
+use postrider::Health;
 use postrider::Metrics;
-use postrider::relay::Health;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use postrider::core::OutboxStore as _;
+use postrider::core::Purge as _;
 use serde_json::json;
 
 use super::{ConfigArgs, UsageError, chosen};

@@ -29,7 +29,7 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let config = args.config.load()?;
-    telemetry::start(&config.log);
+    let exporting = telemetry::start(&config.log, &config.telemetry)?;
     let stop = CancellationToken::new();
     tokio::spawn(Signals::listen()?.stop_on_first_and_exit_on_second(stop.clone()));
 
@@ -50,6 +50,9 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let ended = relay_all(outboxes, &stop).await;
     close.cancel();
     server.await.context("the admin server panicked")?;
+    if let Some(exporting) = exporting {
+        exporting.shutdown().await;
+    }
     ended.map(|()| ExitCode::SUCCESS)
 }
 
@@ -59,7 +62,7 @@ fn outboxes(config: &Config, metrics: &Metrics) -> anyhow::Result<Vec<Wired>> {
     let publishers = wiring::publishers(config)?;
     let wire = |outbox: &Outbox| {
         let store = Arc::new(wiring::store(outbox)?);
-        let relay = wiring::relay(outbox, store.clone(), &publishers, metrics)?;
+        let relay = wiring::relay(config, outbox, store.clone(), &publishers, metrics)?;
         Ok((outbox.name.clone(), store, relay))
     };
     config.outboxes.iter().map(wire).collect()

@@ -14,6 +14,8 @@ const DAY: u64 = 24 * 60 * 60;
 pub(crate) const CONFIG_FILE: &str = "postrider.toml";
 pub(crate) const ADMIN_LISTEN: &str = "127.0.0.1:9464";
 pub(crate) const LOG_LEVEL: &str = "info";
+/// What spans call this process.
+pub(crate) const SERVICE: &str = "postrider";
 
 pub(crate) const MAX_ATTEMPTS: u32 = 25;
 pub(crate) const MAX_ATTEMPTS_BOUNDS: RangeInclusive<u32> = 1..=10_000;

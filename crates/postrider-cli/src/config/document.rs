@@ -116,6 +116,7 @@ fn covers(outer: &Range<usize>, inner: &Range<usize>) -> bool {
 /// The line cut after its `=`, where what follows may be a secret.
 fn without_secret(line: &str) -> Option<String> {
     let (name, _) = line.split_once('=')?;
-    let secret = is_secret_name(name) || name.contains("database");
+    let password = name.contains("otlp") && line.contains('@');
+    let secret = is_secret_name(name) || name.contains("database") || password;
     secret.then(|| format!("{name}= …"))
 }

@@ -13,6 +13,7 @@ mod route;
 mod scope;
 mod secret;
 mod show;
+mod telemetry;
 #[cfg(test)]
 mod tests;
 mod timing;
@@ -29,6 +30,7 @@ pub(crate) use error::ConfigError;
 pub(crate) use outbox::Outbox;
 pub(crate) use raw::LogFormat;
 pub(crate) use secret::{DatabaseUrl, Environment, Reference, Secret, Sources};
+pub(crate) use telemetry::Telemetry;
 pub(crate) use timing::Cleanup;
 
 /// The whole config, checked.
@@ -36,6 +38,7 @@ pub(crate) use timing::Cleanup;
 pub(crate) struct Config {
     pub(crate) admin: Admin,
     pub(crate) log: Log,
+    pub(crate) telemetry: Telemetry,
     #[serde(rename = "broker")]
     pub(crate) brokers: BTreeMap<String, Broker>,
     #[serde(rename = "outbox")]

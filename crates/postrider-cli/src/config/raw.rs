@@ -9,12 +9,14 @@ use postrider::core::{OnDead, Ordering};
 use serde::{Deserialize, Serialize};
 
 use super::secret::Reference;
+use super::telemetry::OtlpProtocol;
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Raw {
     pub(crate) admin: Admin,
     pub(crate) log: Log,
+    pub(crate) telemetry: Telemetry,
     /// Which keys a broker has depends on its kind.
     pub(crate) broker: BTreeMap<String, toml::Table>,
     pub(crate) outbox: Vec<Outbox>,
@@ -40,6 +42,14 @@ pub(crate) enum LogFormat {
     #[default]
     Json,
     Pretty,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Telemetry {
+    pub(crate) otlp: Option<String>,
+    pub(crate) protocol: OtlpProtocol,
+    pub(crate) service: Option<String>,
 }
 
 #[derive(Deserialize, Default)]

@@ -10,7 +10,7 @@ use super::error::{ConfigError, KeyPath, Problem};
 use super::raw::{self, Raw};
 use super::scope::Scope;
 use super::secret::Sources;
-use super::{Admin, Broker, Config, Log, Outbox, defaults};
+use super::{Admin, Broker, Config, Log, Outbox, Telemetry, defaults};
 
 pub(super) fn config(raw: Raw, sources: &Sources) -> Result<Config, ConfigError> {
     let top = KeyPath::root();
@@ -26,6 +26,7 @@ pub(super) fn config(raw: Raw, sources: &Sources) -> Result<Config, ConfigError>
     Ok(Config {
         admin: admin(raw.admin, &Scope(top.key("admin")), sources)?,
         log: log(raw.log, &Scope(top.key("log")))?,
+        telemetry: Telemetry::read(raw.telemetry, &Scope(top.key("telemetry")))?,
         outboxes: outboxes(raw.outbox, &brokers, sources)?,
         brokers,
     })

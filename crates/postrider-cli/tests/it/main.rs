@@ -19,3 +19,4 @@ mod readiness;
 mod relay;
 mod status;
 mod torture;
+mod traces;

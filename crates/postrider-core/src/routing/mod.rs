@@ -17,6 +17,8 @@ use crate::{Event, Header, Layout, Message, Ordering, Record, Topic};
 pub trait EventPayload: serde::Serialize + DeserializeOwned {
     const EVENT_TYPE: &'static str;
     const AGGREGATE_TYPE: Option<&'static str> = None;
+    /// The version that this type decodes; a consumer refuses others. `None` takes any.
+    const VERSION: Option<i32> = None;
 }
 
 /// What is known of one event type.

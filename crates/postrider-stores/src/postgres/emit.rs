@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use postrider_core::layout::Identifier;
-use postrider_core::{Emitted, Event, Layout, Routes, Timestamp};
+use postrider_core::{Emitted, Event, Layout, Room, Routes, Timestamp};
 use sqlx::{AssertSqlSafe, PgConnection, Row as _};
 
 use super::error::emit_error;
@@ -176,20 +176,38 @@ impl Outbox {
             || (columns.event_id_header.is_some() && columns.headers.is_some())
     }
 
-    async fn table(&self, tx: &mut PgConnection) -> Result<Arc<Table>, EmitError> {
-        let known = self
-            .table
+    /// What a record can hold, as far as is known: a table may lack the metadata column.
+    pub(super) fn room(&self) -> Room {
+        let columns = &self.layout.columns;
+        let known = self.known();
+        let in_table = |name: &Identifier| {
+            let known = known.as_ref();
+            known.is_none_or(|table| table.column(name).is_some())
+        };
+        Room {
+            headers: columns.headers.is_some(),
+            metadata: columns.metadata.as_ref().is_some_and(in_table),
+        }
+    }
+
+    fn known(&self) -> Option<Arc<Table>> {
+        self.table
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        match known {
+            .clone()
+    }
+
+    async fn table(&self, tx: &mut PgConnection) -> Result<Arc<Table>, EmitError> {
+        match self.known() {
             Some(table) => Ok(table),
             None => self.read(tx).await,
         }
     }
 
     async fn read(&self, tx: &mut PgConnection) -> Result<Arc<Table>, EmitError> {
-        let table = shape::read(tx, &self.layout).await.map_err(emit_error)?;
+        let table = shape::read(tx, &self.layout.table)
+            .await
+            .map_err(emit_error)?;
         let table = Arc::new(self.insertable(table)?);
         *self.table.lock().unwrap_or_else(PoisonError::into_inner) = Some(table.clone());
         Ok(table)

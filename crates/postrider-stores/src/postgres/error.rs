@@ -85,6 +85,14 @@ pub(super) fn code(error: &sqlx::Error) -> Option<String> {
         .map(Into::into)
 }
 
+/// Whether the database is at fault, and not the statement.
+pub(super) fn is_transient(error: &sqlx::Error) -> bool {
+    matches!(
+        meaning(error),
+        Meaning::Later | Meaning::NoConnection | Meaning::Locked
+    )
+}
+
 enum Meaning {
     Later,
     NoConnection,
@@ -112,8 +120,8 @@ fn meaning(error: &sqlx::Error) -> Meaning {
         "55P03" => Meaning::Locked,
         "42501" => Meaning::Forbidden,
         // Undefined table, column, function or schema; a type that does not go with another; a plan
-        // made for columns that have changed since.
-        "42P01" | "42703" | "42883" | "3F000" | "42804" | "0A000" => Meaning::Mismatch,
+        // made for columns that have changed since; no unique index where conflicts are looked for.
+        "42P01" | "42703" | "42883" | "3F000" | "42804" | "0A000" | "42P10" => Meaning::Mismatch,
         "25006" | "25P03" | "3D000" | "57014" | "40001" | "40P01" => Meaning::Later,
         _ => match &code[..code.len().min(2)] {
             "08" | "28" | "53" | "57" | "58" => Meaning::Later,

@@ -1,8 +1,9 @@
-//! Outboxes in Postgres, 13 and later.
+//! Outboxes, inboxes and handlers' transactions in Postgres, 13 and later.
 //!
 //! Nothing outlives a transaction but prepared statements, so poolers in transaction mode work. Those that do
 //! not track prepared statements (PgBouncer before 1.21) need `?statement-cache-capacity=0` in the URL.
 
+mod capture;
 mod check;
 mod claim;
 mod connect;
@@ -11,13 +12,16 @@ mod emit;
 mod error;
 mod hold;
 mod ids;
+pub mod inbox;
 mod lease;
 mod outbox;
+pub mod parked;
 mod resting;
 mod rows;
 mod schema;
 mod shape;
 mod trace;
+mod transactions;
 mod tx;
 mod upkeep;
 mod wake;
@@ -27,13 +31,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use postrider_core::layout::ClaimMode;
-use postrider_core::{Backlog, Claim, Layout, OnDead, OutboxStore, StoreError, Want};
+use postrider_core::{Backlog, Claim, Layout, OnDead, OutboxStore, Purge, StoreError, Want};
 pub use sqlx::{PgConnection, PgPool};
 
 pub use check::{Finding, Level};
 pub use connect::connect;
 pub use emit::Outbox;
+pub use inbox::{InboxLayout, PgInbox};
+pub use parked::PgParkedKeys;
 pub use schema::{InitOptions, ddl, init};
+pub use transactions::PgTransactions;
+pub use tx::Tx;
 pub use wake::Wake;
 
 use outbox::Ready;
@@ -112,6 +120,16 @@ impl PostgresStore {
 }
 
 #[async_trait]
+impl Purge for PostgresStore {
+    async fn purge(&self, keep: Duration, limit: u32) -> Result<u64, StoreError> {
+        let ready = self.inner.ready().await?;
+        self.inner
+            .forget_if_stale(upkeep::purge(&self.inner, &ready, keep, limit).await)
+            .await
+    }
+}
+
+#[async_trait]
 impl OutboxStore for PostgresStore {
     async fn claim(&self, want: Want) -> Result<Option<Box<dyn Claim>>, StoreError> {
         let ready = self.inner.ready().await?;
@@ -120,13 +138,6 @@ impl OutboxStore for PostgresStore {
             ClaimMode::Lease => lease::claim(&self.inner, ready, want).await,
         };
         self.inner.forget_if_stale(claimed).await
-    }
-
-    async fn purge(&self, keep: Duration, limit: u32) -> Result<u64, StoreError> {
-        let ready = self.inner.ready().await?;
-        self.inner
-            .forget_if_stale(upkeep::purge(&self.inner, &ready, keep, limit).await)
-            .await
     }
 
     async fn backlog(&self) -> Result<Backlog, StoreError> {

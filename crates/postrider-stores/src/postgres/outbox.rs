@@ -29,7 +29,7 @@ impl Inner {
         let layout = &self.options.layout;
         let failed = store_error("read the table's columns", &self.name());
         let mut connection = self.pool.acquire().await.map_err(&failed)?;
-        let table = shape::read(&mut connection, layout)
+        let table = shape::read(&mut connection, &layout.table)
             .await
             .map_err(&failed)?;
         drop(connection);

@@ -1,7 +1,7 @@
 //! Reads a table's shape from the catalogue. Never fails for a table that is not there: emit asks in the
 //! caller's transaction, which an error would end.
 
-use postrider_core::Layout;
+use postrider_core::layout::TableName;
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, PgPool, Row as _};
 
@@ -35,13 +35,13 @@ LEFT JOIN pg_catalog.pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.a
 WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum";
 
-/// The table that a layout names, or nothing where there is none.
+/// The table of this name, or nothing where there is none.
 pub(super) async fn read(
     connection: &mut PgConnection,
-    layout: &Layout,
+    table: &TableName,
 ) -> Result<Option<Table>, sqlx::Error> {
-    let name = layout.table.quoted();
-    let troubles = troubles_table(&layout.table).quoted();
+    let name = table.quoted();
+    let troubles = troubles_table(table).quoted();
     let found = sqlx::query(TABLE)
         .bind(&name)
         .bind(troubles)
@@ -64,6 +64,26 @@ pub(super) async fn read(
         columns: columns.iter().map(column).collect::<Result<_, _>>()?,
         claim_index: false,
     }))
+}
+
+const UNIQUE: &str = "
+SELECT FROM pg_catalog.pg_index AS i
+WHERE i.indrelid = to_regclass($1) AND i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL
+  AND ARRAY(
+    SELECT a.attname::text FROM pg_catalog.pg_attribute AS a
+    WHERE a.attrelid = i.indrelid AND a.attnum = ANY((i.indkey::int2[])[0:i.indnkeyatts - 1]) ORDER BY a.attname
+  ) = $2 AND i.indexprs IS NULL";
+
+/// Whether no two rows may have the same values in these columns.
+pub(super) async fn is_unique(
+    connection: &mut PgConnection,
+    table: &TableName,
+    columns: &[&str],
+) -> Result<bool, sqlx::Error> {
+    let mut columns = columns.to_vec();
+    columns.sort_unstable();
+    let unique = sqlx::query(UNIQUE).bind(table.quoted()).bind(columns);
+    Ok(unique.fetch_optional(connection).await?.is_some())
 }
 
 fn column(row: &PgRow) -> Result<Column, sqlx::Error> {

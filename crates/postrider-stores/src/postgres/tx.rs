@@ -1,14 +1,18 @@
-//! A transaction of the store's own. Unlike the driver's it closes its connection unless it was ended in
+//! A transaction, the store's own or a handler's. Unlike the driver's it closes its connection unless it was ended in
 //! good order: a begin that was cut short, or a failed statement, leaves nothing behind in the pool,
 //! and the server rolls back at once.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, PgConnection, PgPool, Postgres};
 
-pub(super) struct Tx {
+/// Statements run on it as on the [`PgConnection`] that it is in: `query.execute(&mut **tx)`. It is ended by who
+/// began it, never by a statement.
+#[derive(Debug)]
+pub struct Tx {
     connection: PoolConnection<Postgres>,
     ended: bool,
 }
@@ -30,12 +34,18 @@ impl Tx {
         Ok((tx, rows))
     }
 
-    pub(super) fn connection(&mut self) -> &mut PgConnection {
+    pub fn connection(&mut self) -> &mut PgConnection {
         &mut self.connection
     }
 
     pub(super) async fn commit(self) -> Result<(), sqlx::Error> {
         self.end("COMMIT").await
+    }
+
+    /// Commits a transaction that others have worked in. `COMMIT` alone rolls back without an error where a statement
+    /// had failed, and does nothing where they had ended it; before a savepoint both are errors.
+    pub(super) async fn commit_whole(self) -> Result<(), sqlx::Error> {
+        self.end("SAVEPOINT postrider_end; COMMIT").await
     }
 
     pub(super) async fn rollback(self) -> Result<(), sqlx::Error> {
@@ -46,6 +56,20 @@ impl Tx {
         sqlx::raw_sql(how).execute(&mut *self.connection).await?;
         self.ended = true;
         Ok(())
+    }
+}
+
+impl Deref for Tx {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        &self.connection
+    }
+}
+
+impl DerefMut for Tx {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        self.connection()
     }
 }
 

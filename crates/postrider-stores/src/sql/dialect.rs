@@ -8,6 +8,8 @@ pub(crate) struct Dialect {
     pub now: &'static str,
     /// The time at this very moment.
     pub clock: &'static str,
+    /// Where a row stands, for as long as nobody changes it.
+    pub row: &'static str,
     /// Locks the selected rows and waits for those that somebody else has locked.
     pub lock_waiting: &'static str,
     /// Locks the selected rows and passes over those that somebody else has locked.
@@ -30,6 +32,7 @@ pub(crate) struct Dialect {
 pub(crate) const POSTGRES: Dialect = Dialect {
     now: "now()",
     clock: "clock_timestamp()",
+    row: "ctid",
     lock_waiting: "FOR UPDATE OF o",
     lock_skipping: "FOR UPDATE OF o SKIP LOCKED",
     hash: |text| format!("(hashtext({text}) & 2147483647)"),

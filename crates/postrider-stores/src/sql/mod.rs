@@ -4,7 +4,9 @@
 pub(crate) mod dialect;
 pub(crate) mod draft;
 pub(crate) mod fit;
+pub(crate) mod inbox;
 pub(crate) mod json;
+pub(crate) mod parked;
 pub(crate) mod selection;
 pub(crate) mod statement;
 pub(crate) mod table;

@@ -204,13 +204,13 @@ async fn what_reorders_or_loses_events_is_a_warning() {
 }
 
 /// A role of the test's own, and a pool that is this role.
-struct Role<'a> {
+pub(crate) struct Role<'a> {
     name: String,
     database: &'a Database,
-    pool: PgPool,
+    pub(crate) pool: PgPool,
 }
 
-async fn role<'a>(database: &'a Database, grants: &str) -> Role<'a> {
+pub(crate) async fn role<'a>(database: &'a Database, grants: &str) -> Role<'a> {
     let name = format!("{}_role", database.schema);
     database
         .execute(&format!(
@@ -231,7 +231,7 @@ async fn role<'a>(database: &'a Database, grants: &str) -> Role<'a> {
 }
 
 impl Role<'_> {
-    async fn end(self) {
+    pub(crate) async fn end(self) {
         self.pool.close().await;
         self.database
             .execute(&format!("DROP OWNED BY {0}; DROP ROLE {0}", self.name))

@@ -1,4 +1,4 @@
-//! The stores against a real Postgres. One binary; a fresh schema per test.
+//! The stores against a real Postgres and a real Redis. One binary; a fresh schema per test.
 
 #![expect(clippy::unwrap_used, reason = "what fails here is a test")]
 
@@ -6,9 +6,14 @@ mod check;
 mod conformance;
 mod emit;
 mod faults;
+mod inbox;
 mod inversion;
+mod parked;
+#[cfg(feature = "redis")]
+mod redis;
 mod refusal;
 mod schema;
+mod transactions;
 mod upkeep;
 mod wake;
 mod world;

@@ -16,7 +16,7 @@ const FULL: InitOptions = InitOptions {
 };
 
 /// `name type NOT NULL DEFAULT …`, in the table's order.
-async fn columns(database: &Database, table: &str) -> Vec<String> {
+pub(crate) async fn columns(database: &Database, table: &str) -> Vec<String> {
     let sql = format!(
         "SELECT a.attname || ' ' || format_type(a.atttypid, a.atttypmod) || CASE WHEN a.attnotnull THEN ' NOT NULL' ELSE '' END \
          || coalesce(' DEFAULT ' || pg_get_expr(d.adbin, d.adrelid), '') \

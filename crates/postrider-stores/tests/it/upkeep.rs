@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use postrider_core::{Fate, OutboxStore, Share, Want};
+use postrider_core::{Fate, OutboxStore, Purge as _, Share, Want};
 use postrider_stores::postgres::{Options, PostgresStore};
 
 use crate::world::world;

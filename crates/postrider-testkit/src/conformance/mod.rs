@@ -1,4 +1,7 @@
 //! Contracts of the seams as tests, written once and run on every implementation.
 
+pub mod idempotency;
+pub mod inbox;
 pub mod publisher;
 pub mod store;
+pub mod subscription;

@@ -2,6 +2,7 @@
 //! plain gRPC: the official client streams, which the test server does at 70 messages a second.
 
 mod scripted;
+mod scripted_pull;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic_prost::ProstCodec;
 
 pub use scripted::{ANSWER, ScriptedPubSub};
+pub use scripted_pull::{ScriptedMessage, ScriptedPull, Settled};
 
 use crate::eventually_within;
 use crate::services::services;
@@ -35,6 +37,16 @@ pub struct PubSubTopic {
     id: String,
     /// By the number that the server gave them, which is the order in which it took them.
     seen: Mutex<BTreeMap<u64, PubSubMessage>>,
+}
+
+/// What a subscription is created with. By default it has nothing of all this.
+#[derive(Debug, Clone, Default)]
+pub struct SubscriptionTraits {
+    pub ordering: bool,
+    pub exactly_once: bool,
+    /// The id of a topic. Only with one does the server count attempts.
+    pub dead_letter_topic: Option<String>,
+    pub attempts_max: i32,
 }
 
 /// What the server holds.
@@ -81,20 +93,35 @@ impl PubSub {
 
     /// Creates one more subscription to a topic, by its id, and gives the subscription's full name.
     pub async fn subscribe(&self, topic: &str, ordering: bool) -> String {
-        let name = format!(
-            "projects/{PROJECT}/subscriptions/{}",
-            uuid::Uuid::now_v7().simple()
-        );
-        self.create_subscription(&name, topic, ordering).await;
+        let name = self.fresh_subscription_name();
+        let traits = SubscriptionTraits {
+            ordering,
+            ..SubscriptionTraits::default()
+        };
+        self.create_subscription(&name, topic, &traits).await;
         name
     }
 
-    async fn create_subscription(&self, name: &str, topic: &str, ordering: bool) {
+    /// The full name of a subscription that nobody has created yet.
+    pub fn fresh_subscription_name(&self) -> String {
+        let id = uuid::Uuid::now_v7().simple();
+        format!("projects/{PROJECT}/subscriptions/test-{id}")
+    }
+
+    /// Creates a subscription under its full name, to a topic by its id.
+    pub async fn create_subscription(&self, name: &str, topic: &str, traits: &SubscriptionTraits) {
+        let full = |topic: &str| format!("projects/{PROJECT}/topics/{topic}");
+        let dead_letters = |to: &String| wire::DeadLetterPolicy {
+            dead_letter_topic: full(to),
+            max_delivery_attempts: traits.attempts_max,
+        };
         let subscription = wire::Subscription {
             name: name.to_owned(),
-            topic: format!("projects/{PROJECT}/topics/{topic}"),
+            topic: full(topic),
             ack_deadline_seconds: 10,
-            enable_message_ordering: ordering,
+            enable_message_ordering: traits.ordering,
+            dead_letter_policy: traits.dead_letter_topic.as_ref().map(dead_letters),
+            enable_exactly_once_delivery: traits.exactly_once,
         };
         let _: wire::Empty = self
             .call("Subscriber/CreateSubscription", subscription)
@@ -167,7 +194,11 @@ impl PubSubTopic {
         };
         let _: wire::Topic = self.server.call("Publisher/CreateTopic", topic).await;
         self.server
-            .create_subscription(&self.subscription(), &self.id, false)
+            .create_subscription(
+                &self.subscription(),
+                &self.id,
+                &SubscriptionTraits::default(),
+            )
             .await;
         self.seen().clear();
     }

@@ -23,6 +23,18 @@ pub(super) struct Subscription {
     pub(super) ack_deadline_seconds: i32,
     #[prost(bool, tag = "10")]
     pub(super) enable_message_ordering: bool,
+    #[prost(message, optional, tag = "13")]
+    pub(super) dead_letter_policy: Option<DeadLetterPolicy>,
+    #[prost(bool, tag = "16")]
+    pub(super) enable_exactly_once_delivery: bool,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct DeadLetterPolicy {
+    #[prost(string, tag = "1")]
+    pub(super) dead_letter_topic: String,
+    #[prost(int32, tag = "2")]
+    pub(super) max_delivery_attempts: i32,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -47,6 +59,30 @@ pub(super) struct ReceivedMessage {
     pub(super) ack_id: String,
     #[prost(message, optional, tag = "2")]
     pub(super) message: Option<PubsubMessage>,
+    #[prost(int32, tag = "3")]
+    pub(super) delivery_attempt: i32,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct StreamingPullRequest {
+    #[prost(string, tag = "1")]
+    pub(super) subscription: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct StreamingPullResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub(super) received_messages: Vec<ReceivedMessage>,
+    #[prost(message, optional, tag = "4")]
+    pub(super) subscription_properties: Option<SubscriptionProperties>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct SubscriptionProperties {
+    #[prost(bool, tag = "1")]
+    pub(super) exactly_once_delivery_enabled: bool,
+    #[prost(bool, tag = "2")]
+    pub(super) message_ordering_enabled: bool,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -80,6 +116,16 @@ pub(super) struct AcknowledgeRequest {
     #[prost(string, tag = "1")]
     pub(super) subscription: String,
     #[prost(string, repeated, tag = "2")]
+    pub(super) ack_ids: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct ModifyAckDeadlineRequest {
+    #[prost(string, tag = "1")]
+    pub(super) subscription: String,
+    #[prost(int32, tag = "3")]
+    pub(super) ack_deadline_seconds: i32,
+    #[prost(string, repeated, tag = "4")]
     pub(super) ack_ids: Vec<String>,
 }
 

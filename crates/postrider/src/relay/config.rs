@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::cleanup::Cleanup;
 use postrider_core::{Backoff, OnDead, Ordering, RetryPolicy};
 
 #[derive(Debug, Clone)]
@@ -31,21 +32,12 @@ pub struct Config {
     pub probe_every: Duration,
 }
 
-/// Which published records are deleted, and how fast.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cleanup {
-    pub keep: Duration,
-    pub every: Duration,
-    /// Most records per statement.
-    pub batch: u32,
-}
-
 impl Default for Config {
     fn default() -> Self {
         Self {
             batch: 1000,
             batch_bytes: 8 << 20,
-            claims: 2,
+            claims: 3,
             poll_min: Duration::from_millis(250),
             poll_max: Duration::from_secs(1),
             publish_timeout: Duration::from_secs(30),

@@ -10,6 +10,7 @@ use postrider_core::{
 };
 use tokio_util::sync::CancellationToken;
 
+use super::spans::{Origin, Spans};
 use super::{Shared, journal};
 use crate::failpoints;
 
@@ -86,6 +87,7 @@ impl Shared {
                 .collect();
         }
         let (mut outcomes, batch) = self.route(records);
+        let spans = Spans::open(self.origin(), records, &outcomes, &batch);
         let started = Instant::now();
         let mut answers = match batch.is_empty() {
             true => Vec::new(),
@@ -100,7 +102,16 @@ impl Shared {
                 None => Outcome::failed(Failure::Untried, "publisher gave no outcome"),
             });
         }
-        outcomes.into_iter().flatten().collect()
+        let outcomes: Vec<Outcome> = outcomes.into_iter().flatten().collect();
+        spans.close(&outcomes);
+        outcomes
+    }
+
+    fn origin(&self) -> Origin<'_> {
+        Origin {
+            outbox: &self.name,
+            broker: self.broker,
+        }
     }
 
     /// Makes messages. A record that can have none gets its outcome here; with order per key, so

@@ -4,9 +4,10 @@ mod breaker;
 mod cleaner;
 mod config;
 mod cycle;
-mod health;
 mod journal;
 mod pace;
+mod probe;
+mod spans;
 mod worker;
 
 use std::sync::Arc;
@@ -16,10 +17,11 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-pub use config::{Cleanup, Config};
-pub use health::{Dependency, Health, HealthReport};
+pub use crate::cleanup::Cleanup;
+pub use config::Config;
 
 use crate::Metrics;
+use crate::health::Health;
 use crate::metrics::OutboxMetrics;
 use breaker::Breaker;
 
@@ -31,6 +33,7 @@ pub struct Relay {
 /// What a relay's tasks have in common.
 struct Shared {
     name: String,
+    broker: Option<&'static str>,
     store: Arc<dyn OutboxStore>,
     publisher: Arc<dyn Publisher>,
     router: Router,
@@ -45,6 +48,7 @@ struct Shared {
 /// Puts a relay together. Everything but the store, the publisher and the router has a default.
 pub struct Builder {
     name: String,
+    broker: Option<&'static str>,
     store: Arc<dyn OutboxStore>,
     publisher: Arc<dyn Publisher>,
     router: Router,
@@ -61,6 +65,7 @@ impl Relay {
     ) -> Builder {
         Builder {
             name: "outbox".into(),
+            broker: None,
             store,
             publisher,
             router,
@@ -111,7 +116,7 @@ impl Relay {
             let share = Share { index, of };
             tasks.spawn(worker::run(self.shared.clone(), share, shutdown.clone()));
         }
-        tasks.spawn(health::probe(self.shared.clone(), shutdown.clone()));
+        tasks.spawn(probe::probe(self.shared.clone(), shutdown.clone()));
         tasks.spawn(cleaner::sample_backlog(
             self.shared.clone(),
             shutdown.clone(),
@@ -166,6 +171,13 @@ impl Builder {
         self
     }
 
+    /// What spans call the broker: `kafka`, `gcp_pubsub`, as OpenTelemetry names messaging systems.
+    #[must_use]
+    pub fn broker(mut self, system: &'static str) -> Self {
+        self.broker = Some(system);
+        self
+    }
+
     #[must_use]
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;
@@ -190,6 +202,7 @@ impl Builder {
         let shared = Shared {
             breaker: Breaker::new(self.config.outage_backoff, metrics.clone()),
             name: self.name,
+            broker: self.broker,
             store: self.store,
             publisher: self.publisher,
             router: self.router,

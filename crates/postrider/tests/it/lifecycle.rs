@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use postrider::Dependency;
 use postrider::brokers::memory::MemoryBroker;
 use postrider::core::{Event, Message, PublishError, StoreError, Topic};
-use postrider::relay::{Dependency, RelayError};
+use postrider::relay::RelayError;
 use postrider::stores::postgres::{self, InitOptions, Options, PostgresStore};
 use postrider_testkit::eventually;
 use postrider_testkit::services::{Kind, PrivateServer};

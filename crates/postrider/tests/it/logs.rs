@@ -14,14 +14,14 @@ use crate::world::{World, until_accepted};
 
 /// Keeps the lines that are written to it.
 #[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Lines(Arc<Mutex<Vec<u8>>>);
 
 impl Lines {
     fn buffer(&self) -> MutexGuard<'_, Vec<u8>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn read(&self) -> Vec<Value> {
+    pub(crate) fn read(&self) -> Vec<Value> {
         let text = String::from_utf8(self.buffer().clone()).unwrap();
         text.lines()
             .map(|line| serde_json::from_str(line).unwrap())
@@ -56,7 +56,7 @@ fn keep_a_second_subscriber() {
 }
 
 /// Captures this thread's log while the guard lives. The test's runtime has one thread.
-fn capture(filter: &str) -> (Lines, tracing::subscriber::DefaultGuard) {
+pub(crate) fn capture(filter: &str) -> (Lines, tracing::subscriber::DefaultGuard) {
     keep_a_second_subscriber();
     let lines = Lines::default();
     let subscriber = tracing_subscriber::fmt()

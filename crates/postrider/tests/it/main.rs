@@ -4,7 +4,9 @@
 #![expect(clippy::unwrap_used, reason = "what fails here is a test")]
 
 mod claims;
+mod consumer;
 mod dead_letters;
+mod endtoend;
 mod gopipe;
 mod hostile;
 mod lifecycle;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use postrider::brokers::memory::{Fault, MemoryBroker};
-use postrider::core::{Message, OutboxStore as _};
+use postrider::core::{Message, OutboxStore as _, Purge as _};
 use postrider::relay::Cleanup;
 use postrider_testkit::eventually;
 use serde_json::json;

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use postrider::Dependency;
 use postrider::brokers::pubsub::{PubSubConfig, PubSubPublisher};
-use postrider::relay::Dependency;
 use postrider_testkit::eventually;
 use postrider_testkit::pubsub::{PubSub, PubSubTopic};
 use postrider_testkit::services::{Kind, PrivateServer};

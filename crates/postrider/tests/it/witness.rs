@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use postrider::core::{
-    Backlog, Claim, Fate, Message, OutboxStore, PublishError, Publisher, Record, RecordId, Settled,
-    StoreError, Want,
+    Backlog, Claim, Fate, Message, OutboxStore, PublishError, Publisher, Purge, Record, RecordId,
+    Settled, StoreError, Want,
 };
 use tokio::sync::watch;
 
@@ -38,6 +38,13 @@ impl<S: OutboxStore> NotedStore<S> {
 }
 
 #[async_trait]
+impl<S: OutboxStore> Purge for NotedStore<S> {
+    async fn purge(&self, keep: Duration, limit: u32) -> Result<u64, StoreError> {
+        self.inner.purge(keep, limit).await
+    }
+}
+
+#[async_trait]
 impl<S: OutboxStore> OutboxStore for NotedStore<S> {
     async fn claim(&self, want: Want) -> Result<Option<Box<dyn Claim>>, StoreError> {
         let at = Instant::now();
@@ -52,10 +59,6 @@ impl<S: OutboxStore> OutboxStore for NotedStore<S> {
             records: records.collect(),
         });
         Ok(claim)
-    }
-
-    async fn purge(&self, keep: Duration, limit: u32) -> Result<u64, StoreError> {
-        self.inner.purge(keep, limit).await
     }
 
     async fn backlog(&self) -> Result<Backlog, StoreError> {
@@ -120,6 +123,13 @@ impl<S: OutboxStore> GatedStore<S> {
 }
 
 #[async_trait]
+impl<S: OutboxStore> Purge for GatedStore<S> {
+    async fn purge(&self, keep: Duration, limit: u32) -> Result<u64, StoreError> {
+        self.inner.purge(keep, limit).await
+    }
+}
+
+#[async_trait]
 impl<S: OutboxStore> OutboxStore for GatedStore<S> {
     async fn claim(&self, want: Want) -> Result<Option<Box<dyn Claim>>, StoreError> {
         let (stuck, opened) = (self.stuck.clone(), self.opened.clone());
@@ -131,10 +141,6 @@ impl<S: OutboxStore> OutboxStore for GatedStore<S> {
             }) as Box<dyn Claim>
         };
         Ok(self.inner.claim(want).await?.map(gated))
-    }
-
-    async fn purge(&self, keep: Duration, limit: u32) -> Result<u64, StoreError> {
-        self.inner.purge(keep, limit).await
     }
 
     async fn backlog(&self) -> Result<Backlog, StoreError> {
@@ -185,13 +191,16 @@ impl<S: OutboxStore> SlowCount<S> {
 }
 
 #[async_trait]
+impl<S: OutboxStore> Purge for SlowCount<S> {
+    async fn purge(&self, keep: Duration, limit: u32) -> Result<u64, StoreError> {
+        self.inner.purge(keep, limit).await
+    }
+}
+
+#[async_trait]
 impl<S: OutboxStore> OutboxStore for SlowCount<S> {
     async fn claim(&self, want: Want) -> Result<Option<Box<dyn Claim>>, StoreError> {
         self.inner.claim(want).await
-    }
-
-    async fn purge(&self, keep: Duration, limit: u32) -> Result<u64, StoreError> {
-        self.inner.purge(keep, limit).await
     }
 
     async fn backlog(&self) -> Result<Backlog, StoreError> {

@@ -4,13 +4,14 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
+use postrider::Health;
 use postrider::brokers::memory::MemoryBroker;
 use postrider::core::layout::Template;
 use postrider::core::{
     Backoff, DeadFilter, DeadLetters as _, DeadRecord, Emitted, Event, Layout, Message, OnDead,
     OutboxStore, Publisher, RetryPolicy, Router, Routes, Topic,
 };
-use postrider::relay::{Config, Health, RelayError};
+use postrider::relay::{Config, RelayError};
 use postrider::stores::postgres::{self, InitOptions, Options, Outbox, PgPool, PostgresStore};
 use postrider::{Metrics, Relay};
 use postrider_testkit::database::{self, Database};

@@ -17,6 +17,7 @@ fn the_environment_wins_over_the_file() {
     let config = with(&[
         ("POSTRIDER__ADMIN__LISTEN", "[::1]:1"),
         ("POSTRIDER__LOG__LEVEL", "debug"),
+        ("POSTRIDER__TELEMETRY__OTLP", "http://collector:4317"),
         (
             "POSTRIDER__OUTBOX__ORDERS__DATABASE",
             "postgres://elsewhere/db",
@@ -33,6 +34,10 @@ fn the_environment_wins_over_the_file() {
     .unwrap();
     assert_eq!(config.admin.listen.to_string(), "[::1]:1");
     assert_eq!(config.log.level, "debug");
+    assert_eq!(
+        config.telemetry.otlp.as_deref(),
+        Some("http://collector:4317")
+    );
     let outbox = &config.outboxes[0];
     assert_eq!(outbox.database.expose(), "postgres://elsewhere/db");
     assert_eq!((outbox.batch, outbox.notify), (7, true));

@@ -17,6 +17,10 @@ fn an_unknown_key_is_refused_at_every_level() {
         &["unknown field `levels`", "`format`"],
     );
     says(
+        &refused("[telemetry]\nendpoint = \"http://collector\""),
+        &["unknown field `endpoint`", "`otlp`"],
+    );
+    says(
         &outbox_refused("batches = 1"),
         &["outbox.orders.batches", "`batch`"],
     );
@@ -240,6 +244,35 @@ fn a_word_is_one_of_a_few() {
     says(
         &refused(&format!("{GOOD}[log]\nlevel = \"a=b=c\"")),
         &["log.level: `a=b=c`", "debug"],
+    );
+    says(
+        &refused("[telemetry]\nprotocol = \"udp\""),
+        &["telemetry.protocol", "`udp`", "`grpc`"],
+    );
+}
+
+#[test]
+fn a_collector_is_an_http_address_without_a_password() {
+    for address in ["collector:4317", "grpc://collector:4317", "", "http://"] {
+        says(
+            &refused(&format!("{GOOD}[telemetry]\notlp = \"{address}\"")),
+            &[
+                &format!("telemetry.otlp: `{address}`"),
+                "http://127.0.0.1:4317",
+            ],
+        );
+    }
+    let text = refused(&format!(
+        "{GOOD}[telemetry]\notlp = \"https://me:hidden@collector:4317\""
+    ));
+    says(
+        &text,
+        &["`collector` is not allowed", "OTEL_EXPORTER_OTLP_HEADERS"],
+    );
+    assert!(!text.contains("hidden"), "{text}");
+    says(
+        &refused(&format!("{GOOD}[telemetry]\nservice = \" \"")),
+        &["telemetry.service", "must not be empty"],
     );
 }
 

@@ -9,6 +9,8 @@ fn what_is_not_said_has_a_default() {
     let config = read(GOOD).unwrap();
     assert_eq!(config.admin.listen.to_string(), "127.0.0.1:9464");
     assert_eq!(config.log.level, "info");
+    assert_eq!(config.telemetry.otlp, None);
+    assert_eq!(config.telemetry.service, "postrider");
     let outbox = &config.outboxes[0];
     assert_eq!(outbox.layout.name, "polyshop");
     assert_eq!(outbox.layout.ordering, Ordering::Key);

@@ -52,7 +52,7 @@ impl Finding {
 pub(super) async fn findings(inner: &Inner) -> Result<Vec<Finding>, StoreError> {
     let failed = store_error("check the table", &inner.name());
     let mut connection = inner.pool.acquire().await.map_err(&failed)?;
-    let table = shape::read(&mut connection, &inner.options.layout)
+    let table = shape::read(&mut connection, &inner.options.layout.table)
         .await
         .map_err(&failed)?;
     drop(connection);

@@ -47,27 +47,59 @@ pub fn ddl(layout: &Layout, options: &InitOptions) -> Vec<String> {
 
 /// Creates what a layout needs and the database lacks, all of it or nothing.
 pub async fn init(pool: &PgPool, layout: &Layout, options: &InitOptions) -> Result<(), StoreError> {
-    let failed = store_error("create tables", &layout.table.to_string());
+    create(pool, &layout.table, |found| {
+        let mut statements: Vec<String> = schema(&layout.table).into_iter().collect();
+        if found.is_none() {
+            statements.extend(presets::table(layout));
+        }
+        let table = found.unwrap_or_else(|| Table::unseen(&layout.table));
+        statements.extend(beside(layout, options, &table));
+        statements
+    })
+    .await
+}
+
+/// Creates a table that is not there, by statements that leave alone what is.
+pub(super) async fn create_missing(
+    pool: &PgPool,
+    table: &TableName,
+    statements: &[String],
+) -> Result<(), StoreError> {
+    create(pool, table, |found| match found {
+        Some(_) => Vec::new(),
+        None => schema(table)
+            .into_iter()
+            .chain(statements.iter().cloned())
+            .collect(),
+    })
+    .await
+}
+
+/// Runs the statements that are needed, given the table as it is, all of them or none.
+async fn create(
+    pool: &PgPool,
+    table: &TableName,
+    statements: impl Fn(Option<Table>) -> Vec<String>,
+) -> Result<(), StoreError> {
+    let failed = store_error("create tables", &table.to_string());
     let mut tries = 0;
     loop {
         tries += 1;
-        match create(pool, layout, options).await {
+        match try_create(pool, table, &statements).await {
             Err(error) if is_race(&error) && tries < TRIES_MAX => {}
             result => return result.map_err(failed),
         }
     }
 }
 
-async fn create(pool: &PgPool, layout: &Layout, options: &InitOptions) -> Result<(), sqlx::Error> {
+async fn try_create(
+    pool: &PgPool,
+    table: &TableName,
+    statements: &impl Fn(Option<Table>) -> Vec<String>,
+) -> Result<(), sqlx::Error> {
     let (mut tx, _) = Tx::begin(pool, "BEGIN ISOLATION LEVEL READ COMMITTED".into()).await?;
-    let found = shape::read(tx.connection(), layout).await?;
-    let mut statements: Vec<String> = schema(&layout.table).into_iter().collect();
-    if found.is_none() {
-        statements.extend(presets::table(layout));
-    }
-    let table = found.unwrap_or_else(|| Table::unseen(&layout.table));
-    statements.extend(beside(layout, options, &table));
-    for statement in statements {
+    let found = shape::read(&mut tx, table).await?;
+    for statement in statements(found) {
         sqlx::raw_sql(AssertSqlSafe(statement))
             .execute(tx.connection())
             .await?;
@@ -110,7 +142,7 @@ fn beside(layout: &Layout, options: &InitOptions, table: &Table) -> Vec<String> 
 }
 
 /// Asks before it creates: the right to create schemas is not needed for one that is there.
-fn schema(table: &TableName) -> Option<String> {
+pub(super) fn schema(table: &TableName) -> Option<String> {
     let schema = table.schema.as_ref()?;
     Some(block(&format!(
         "BEGIN\n  IF to_regnamespace({}) IS NULL THEN\n    CREATE SCHEMA {};\n  END IF;\nEND",

@@ -7,6 +7,7 @@ use postrider_core::layout::{Identifier, State, TableName};
 use super::enum_type;
 use crate::postgres::Options;
 use crate::postgres::outbox::writer;
+use crate::sql::inbox::{InboxLayout, create};
 use crate::sql::statement::{claim_index, literal, suffixed, troubled_index};
 use crate::sql::table::Table;
 
@@ -153,19 +154,9 @@ fn gopipe(layout: &Layout) -> Vec<String> {
 
 /// gopipe keeps the messages that a subscriber has handled beside its outbox.
 fn inbox(outbox: &TableName) -> [String; 2] {
-    let name: Identifier = "processed_messages"
-        .to_owned()
-        .try_into()
-        .expect("is a name");
-    let index = suffixed(&name, "_created_at_idx").quoted();
-    let table = outbox.sibling(name).quoted();
-    [
-        format!(
-            "CREATE TABLE IF NOT EXISTS {table} (\n  subscriber text NOT NULL,\n  message_id text NOT NULL,\n  \
-             created_at timestamptz NOT NULL DEFAULT now(),\n  PRIMARY KEY (subscriber, message_id)\n)"
-        ),
-        format!("CREATE INDEX IF NOT EXISTS {index} ON {table} (created_at)"),
-    ]
+    let mut layout = InboxLayout::gopipe();
+    layout.table = outbox.sibling(layout.table.name);
+    create(&layout)
 }
 
 fn debezium(layout: &Layout) -> Vec<String> {

@@ -20,6 +20,8 @@ use super::table::{Kind, Table};
 use super::{LANES, TROUBLES};
 
 pub(crate) use insert::insert;
+#[cfg(test)]
+pub(crate) use tests::compare;
 pub(crate) use upkeep::{claim_index, suffixed, troubled_index};
 
 /// What the statements of a store depend on besides the layout.

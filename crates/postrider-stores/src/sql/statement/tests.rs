@@ -157,7 +157,7 @@ fn statements_are_as_they_were() {
     }
 }
 
-fn compare(name: &str, text: &str) {
+pub(crate) fn compare(name: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/{name}.sql"));
     let text = format!("{text}\n");
     if std::env::var_os("POSTRIDER_BLESS").is_some() {

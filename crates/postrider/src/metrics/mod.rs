@@ -1,5 +1,7 @@
 //! Every metric's name and label, in one place. `docs/metrics.md` describes them for operators.
 
+mod consumer;
+
 use std::fmt::Write as _;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,6 +15,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+
+pub(crate) use consumer::ConsumerMetrics;
 
 /// From 1 ms to about 30 s.
 const SECONDS: [f64; 12] = [
@@ -46,6 +50,7 @@ pub struct Metrics {
     dead_records: Family<Label, Gauge>,
     lanes: Family<Label, Gauge>,
     breaker: Family<Label, Gauge>,
+    consumers: consumer::Consumers,
 }
 
 impl Default for Metrics {
@@ -73,6 +78,7 @@ impl Metrics {
             dead_records: Family::default(),
             lanes: Family::default(),
             breaker: Family::default(),
+            consumers: consumer::Consumers::new(),
         };
         metrics.register();
         metrics
@@ -83,6 +89,7 @@ impl Metrics {
         self.register_counters(&mut registry);
         self.register_histograms(&mut registry);
         self.register_gauges(&mut registry);
+        self.consumers.register(&mut registry);
     }
 
     fn register_counters(&self, registry: &mut Registry) {
@@ -180,6 +187,11 @@ impl Metrics {
                 })
                 .inc();
         }
+    }
+
+    /// The figures of one consumer, likewise.
+    pub(crate) fn of_consumer(&self, consumer: &str) -> ConsumerMetrics {
+        self.consumers.of(consumer)
     }
 
     /// The figures of one outbox, looked up once and kept: the families lock on every look-up.
@@ -289,14 +301,15 @@ mod tests {
     #[test]
     fn every_metric_is_documented() {
         let metrics = Metrics::new();
-        let _figures = metrics.of("orders");
+        let _outbox = metrics.of("orders");
+        let _consumer = metrics.of_consumer("payments");
         let text = metrics.encode();
-        let documented = include_str!("../../../docs/metrics.md");
+        let documented = include_str!("../../../../docs/metrics.md");
         let names: Vec<&str> = text
             .lines()
             .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
             .collect();
-        assert_eq!(names.len(), 14, "{names:?}");
+        assert_eq!(names.len(), 23, "{names:?}");
         for name in names {
             assert!(
                 documented.contains(&format!("`{name}")),
