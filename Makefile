@@ -6,7 +6,7 @@ SECS ?= 60
 # For recipes that talk to the services: puts their addresses into the recipe's environment.
 with_services = environment=$$(scripts/services up); eval "$$environment";
 
-.PHONY: help test check build fmt services clean-services bench torture
+.PHONY: help test check build fmt services clean-services bench bench-consume torture
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,5 +32,11 @@ clean-services: ## stop the services
 bench: ## how fast a backlog drains
 	@$(with_services) cargo run --release -p postrider-bench -- drain
 
+bench-consume: ## how fast a consumer applies events, beside a bare loop of inserts
+	@$(with_services) cargo run --release -p postrider-bench -- consume
+
 torture: ## relays killed at random for SECS seconds (make torture SECS=600)
 	@$(with_services) POSTRIDER_TORTURE_SECS=$(SECS) cargo test -p postrider-cli torture -- --nocapture
+
+# Each example brings the commands that its README names.
+-include examples/*/example.mk

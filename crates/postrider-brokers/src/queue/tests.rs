@@ -326,7 +326,8 @@ async fn whoever_waits_is_woken_by_a_push_a_due_time_and_trouble() {
     let (batch, ()) = tokio::join!(seat.next(10), push);
     let mut batch = batch.unwrap();
     batch[0].nack(Duration::from_millis(20));
-    let mut again = seat.next(10).await.unwrap();
+    let again = tokio::time::timeout(60 * SEC, seat.next(10)).await;
+    let mut again = again.expect("it is woken").unwrap();
     assert_eq!((again[0].position.as_str(), again[0].attempt), ("a0", 2));
     again[0].ack();
     let fail = async { queue.fail(Trouble::Refused("no".into())) };

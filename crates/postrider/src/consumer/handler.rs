@@ -1,6 +1,6 @@
 //! Handlers: async functions of a context and a typed event.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -12,6 +12,7 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 use postrider_core::{Event, EventPayload, Handled, HandlerError, text};
 
+use super::middleware::transaction::UNCAPTURED;
 use super::{Context, Handler};
 
 /// What a handler may return beside an error: nothing, or events for `CaptureOutbox`.
@@ -148,7 +149,7 @@ where
             .raw_event(ctx.message())
             .map_err(HandlerError::permanent)?;
         let outputs = unpanicked(async { self.run.call(ctx, event).await }).await?;
-        Ok(done(ctx, outputs))
+        done(ctx, outputs)
     }
 }
 
@@ -172,15 +173,22 @@ where
             .typed_event::<P>(ctx.message())
             .map_err(HandlerError::permanent)?;
         let outputs = unpanicked(async { self.run.call(ctx, event).await }).await?;
-        Ok(done(ctx, outputs))
+        done(ctx, outputs)
     }
 }
 
-fn done<T>(ctx: &mut Context<T>, outputs: impl Outputs) -> Handled {
+fn done<T: 'static>(
+    ctx: &mut Context<T>,
+    outputs: impl Outputs,
+) -> Result<Handled, HandlerError> {
     for event in outputs.into_events() {
         ctx.emit(event);
     }
-    Handled::Applied
+    // Inside a transaction its end sees to that.
+    if TypeId::of::<T>() == TypeId::of::<()>() && !ctx.take_outputs().is_empty() {
+        return Err(HandlerError::permanent(UNCAPTURED));
+    }
+    Ok(Handled::Applied)
 }
 
 /// A panic is an error like another: tried again, and in the end dead-lettered or given back.

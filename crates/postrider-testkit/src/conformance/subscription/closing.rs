@@ -6,8 +6,8 @@ use postrider_core::{Delivery, SubscribeError};
 
 use super::super::publisher::{first_occurrences, interleaved, numbered};
 use super::{
-    CLOSE_DEADLINE, CLOSE_OVERRUN_MAX, PATIENCE, ROOMY, SubscriptionWorld, assert_nothing_is_left,
-    drain, publish, take,
+    CLOSE_DEADLINE, CLOSE_OVERRUN_MAX, PATIENCE, QUIET, ROOMY, SubscriptionWorld,
+    assert_nothing_is_left, drain, publish, take,
 };
 use crate::eventually;
 
@@ -37,6 +37,8 @@ pub async fn close_waits_for_what_is_in_hand(world: impl SubscriptionWorld) {
             },
         )
         .await;
+        let lost = tokio::time::timeout(QUIET, held[0].lost()).await;
+        assert!(lost.is_err(), "lost while there is time");
         held.iter_mut().for_each(Delivery::ack);
         Instant::now()
     };

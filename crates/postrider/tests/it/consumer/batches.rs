@@ -7,7 +7,7 @@ use postrider::Consumer;
 use postrider::consumer::Config;
 use postrider::consumer::middleware::{CaptureOutbox, Inbox, RedisIdempotency, Transaction};
 use postrider::core::Message;
-use postrider::stores::postgres::{self, PgTransactions};
+use postrider::stores::postgres::{self, PgParkedKeys, PgTransactions};
 use postrider::stores::redis::RedisIdempotency as Store;
 use postrider_testkit::redis::Redis;
 use uuid::Uuid;
@@ -139,6 +139,30 @@ async fn few_connections_are_enough_for_many_workers() {
     let running = Running::start(chain.with(Inbox::new(world.inbox())).handle(acting));
     world.until_all_acknowledged().await;
     running.stop().await;
+    assert_eq!(world.effects().await, 400);
+    assert_in_order(&world, 40).await;
+}
+
+/// The same where the look at parked keys needs connections too, beside a transaction that waits for others.
+#[tokio::test(flavor = "multi_thread")]
+async fn few_connections_are_enough_with_parked_keys_too() {
+    let world = World::new().await;
+    let pool = postgres::connect(&world.database.url, 2).unwrap();
+    world.publish(&messages(&world, 400, 40)).await;
+    let four = Config {
+        workers: 4,
+        ..config()
+    };
+    let keys = PgParkedKeys::new(pool.clone());
+    let transaction = Transaction::new(PgTransactions::new(pool)).batch(50);
+    let chain = world
+        .consumer()
+        .config(four)
+        .with(world.dead_letter().park(keys));
+    let running = Running::start(chain.with(transaction).handle(apply));
+    world.until_all_acknowledged().await;
+    running.stop().await;
+    assert_eq!(world.metric("given_back_total"), 0.0, "waited in vain");
     assert_eq!(world.effects().await, 400);
     assert_in_order(&world, 40).await;
 }

@@ -8,8 +8,7 @@ use super::processes::{Process, kill_again_and_again, stop_all};
 use super::time;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn on_kafka_with_an_inbox_every_effect_happens_once_and_in_order_though_processes_are_killed()
-{
+async fn with_an_inbox_on_kafka_effects_happen_once_and_in_order_though_processes_are_killed() {
     let arena = Arena::on_kafka(4).await;
     let consumers = [
         arena.consumer(&[MEMBER_ONE]),
@@ -28,7 +27,7 @@ async fn on_kafka_with_an_inbox_every_effect_happens_once_and_in_order_though_pr
 
 /// A kill between an effect and the word to Redis is the one way to a second effect.
 #[tokio::test(flavor = "multi_thread")]
-async fn on_pubsub_with_redis_no_effect_is_lost_though_processes_are_killed() {
+async fn with_redis_on_pubsub_no_effect_is_lost_though_processes_are_killed() {
     let arena = Arena::on_pubsub().await;
     let consumers = [(); 2].map(|()| arena.consumer(&[("MODE", "redis")]));
     let (rest, kill_every) = (Duration::from_millis(600), Duration::from_secs(1));

@@ -42,6 +42,10 @@ impl<S: Transactions> Transaction<S> {
     }
 }
 
+/// The error of a chain that would lose events.
+pub(in crate::consumer) const UNCAPTURED: &str =
+    "the handler returned events and nothing captures them (CaptureOutbox required)";
+
 /// A transaction with the chain inside it.
 pub(in crate::consumer) struct Transacted<S: Transactions> {
     store: Arc<S>,
@@ -77,9 +81,7 @@ impl<S: Transactions> Transacted<S> {
         let (tx, after, uncaptured) = inside.into_parts();
         let error = match result {
             Ok(handled) if uncaptured.is_empty() => return Ok((tx, after, handled)),
-            Ok(_) => HandlerError::permanent(
-                "the handler returned events and nothing captures them (CaptureOutbox required)",
-            ),
+            Ok(_) => HandlerError::permanent(UNCAPTURED),
             Err(error) => error,
         };
         match (self.store.rollback(tx).await, error) {

@@ -1,0 +1,1 @@
+//! The gopipe system on Postrider.

@@ -1,0 +1,1 @@
+//! The packfinderz system on Postrider.

@@ -1,0 +1,1 @@
+//! The polyshop system on Postrider.

@@ -1,0 +1,1 @@
+//! The talkie system on Postrider.
