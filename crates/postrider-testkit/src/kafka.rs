@@ -26,6 +26,8 @@ pub struct Kafka {
 pub struct KafkaRecord {
     pub partition: i32,
     pub offset: i64,
+    /// When its producer was given it, in milliseconds.
+    pub produced_at: Option<i64>,
     pub key: Option<Vec<u8>>,
     pub value: Option<Vec<u8>>,
     pub headers: Vec<(String, Option<Vec<u8>>)>,
@@ -208,6 +210,7 @@ fn record(message: &BorrowedMessage<'_>) -> KafkaRecord {
     KafkaRecord {
         partition: message.partition(),
         offset: message.offset(),
+        produced_at: message.timestamp().to_millis(),
         key: message.key().map(<[u8]>::to_vec),
         value: message.payload().map(<[u8]>::to_vec),
         headers: headers

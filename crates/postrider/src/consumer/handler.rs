@@ -177,10 +177,7 @@ where
     }
 }
 
-fn done<T: 'static>(
-    ctx: &mut Context<T>,
-    outputs: impl Outputs,
-) -> Result<Handled, HandlerError> {
+fn done<T: 'static>(ctx: &mut Context<T>, outputs: impl Outputs) -> Result<Handled, HandlerError> {
     for event in outputs.into_events() {
         ctx.emit(event);
     }

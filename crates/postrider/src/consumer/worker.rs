@@ -156,15 +156,16 @@ impl Shared {
     fn report(&self, ctx: &Context, result: &Result<Handled, HandlerError>) {
         let opened = ctx.try_opened().as_ref().ok();
         let event_type = opened.and_then(|opened| opened.event_type.as_deref());
+        let trace_id = opened.and_then(|opened| opened.trace_id());
         let event_id = ctx.event_id().map(tracing::field::display);
         let (consumer, position) = (ctx.consumer(), ctx.position());
         match result {
             Ok(handled) => {
                 self.health.database_up();
-                tracing::debug!(target: "postrider::event", consumer, event_id, event_type, position, ?handled, "handled");
+                tracing::debug!(target: "postrider::event", consumer, event_id, event_type, trace_id, position, ?handled, "handled");
             }
             Err(HandlerError::Deferred(_)) => {
-                tracing::debug!(target: "postrider::event", consumer, event_id, event_type, position, "deferred");
+                tracing::debug!(target: "postrider::event", consumer, event_id, event_type, trace_id, position, "deferred");
             }
             Err(error) => {
                 if let HandlerError::Unavailable(_) = error {
@@ -173,7 +174,7 @@ impl Shared {
                 let (kind, attempt) = (error.kind(), ctx.attempt());
                 tracing::warn!(
                     target: "postrider::event",
-                    consumer, event_id, event_type, position, attempt, kind, %error, "not handled, is given back"
+                    consumer, event_id, event_type, trace_id, position, attempt, kind, %error, "not handled, is given back"
                 );
             }
         }

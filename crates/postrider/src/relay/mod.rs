@@ -8,6 +8,7 @@ mod journal;
 mod pace;
 mod probe;
 mod spans;
+mod tempo;
 mod worker;
 
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use crate::cleanup::Cleanup;
 pub use config::Config;
+pub use tempo::{Dial, Tempo};
 
 use crate::Metrics;
 use crate::health::Health;
@@ -38,6 +40,7 @@ struct Shared {
     publisher: Arc<dyn Publisher>,
     router: Router,
     config: Config,
+    dial: Dial,
     metrics: OutboxMetrics,
     health: Health,
     breaker: Breaker,
@@ -78,6 +81,11 @@ impl Relay {
     /// Whether the database and the broker answer; stays valid while the relay runs.
     pub fn health(&self) -> Health {
         self.shared.health.clone()
+    }
+
+    /// Changes how much is claimed at a time and how often is asked; stays valid while the relay runs.
+    pub fn dial(&self) -> Dial {
+        self.shared.dial.clone()
     }
 
     /// Runs until `shutdown` is cancelled. Then it claims nothing more, lets what is in flight
@@ -206,6 +214,7 @@ impl Builder {
             store: self.store,
             publisher: self.publisher,
             router: self.router,
+            dial: Dial::new(&self.config),
             config: self.config,
             metrics,
             health: Health::new(),

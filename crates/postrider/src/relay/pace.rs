@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Config;
+use super::{Config, Tempo};
 
 /// Waits after empty claims: from `poll_min` up to `poll_max`, with jitter, so that relays do not
 /// poll in step.
@@ -19,6 +19,10 @@ impl Pace {
             max: config.poll_max,
             empty: 0,
         }
+    }
+
+    pub(super) fn follow(&mut self, tempo: Tempo) {
+        (self.min, self.max) = (tempo.poll_min, tempo.poll_max);
     }
 
     pub(super) fn busy(&mut self) {
@@ -55,6 +59,11 @@ impl Appetite {
             bytes_max: config.batch_bytes,
             next: config.batch.min(FIRST),
         }
+    }
+
+    pub(super) fn follow(&mut self, tempo: Tempo) {
+        self.max = tempo.batch;
+        self.next = self.next.min(tempo.batch);
     }
 
     pub(super) fn next(&self) -> u32 {

@@ -19,12 +19,16 @@ const TRY_RECORDS: u32 = 10;
 pub(super) async fn run(shared: Arc<Shared>, share: Share, shutdown: CancellationToken) {
     let mut pace = Pace::new(&shared.config);
     let mut appetite = Appetite::new(&shared.config);
+    let mut tempo = shared.dial.watch();
     let mut database_errors = 0;
     while !shutdown.is_cancelled() {
         let pass = tokio::select! {
             pass = shared.breaker.pass() => pass,
             () = shutdown.cancelled() => return,
         };
+        let now = *tempo.borrow_and_update();
+        pace.follow(now);
+        appetite.follow(now);
         // Armed before the claim, so that a hint that comes during it is not missed.
         let hint = shared.wake.notified();
         tokio::pin!(hint);
@@ -54,6 +58,8 @@ pub(super) async fn run(shared: Arc<Shared>, share: Share, shutdown: Cancellatio
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
                 () = hint => pace.busy(),
+                // The sender lives in `shared`.
+                _ = tempo.changed() => {}
                 () = shutdown.cancelled() => return,
             }
         }

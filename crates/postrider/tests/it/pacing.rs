@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use postrider::brokers::memory::MemoryBroker;
 use postrider::core::{Backoff, Message, PublishError};
-use postrider::relay::Config;
+use postrider::relay::{Config, Tempo};
 use postrider_testkit::eventually;
 use tokio::sync::Notify;
 
@@ -288,4 +288,33 @@ async fn records_that_are_only_released_are_asked_for_at_the_idle_pace() {
             .await,
         0
     );
+}
+
+/// S2-33: batch and interval of a relay that runs are changed: the worker that waits is woken, and claims are of the
+/// new size.
+#[tokio::test]
+async fn batch_and_interval_change_while_the_relay_runs() {
+    let world = World::new("packfinderz").await;
+    world.insert_licenses(8).await;
+    let (store, asked) = NotedStore::new(world.store());
+    let hour = Duration::from_secs(3600);
+    let relay = world
+        .relay(MemoryBroker::default())
+        .store(store)
+        .config(|config| (config.claims, config.batch) = (1, 4))
+        .config(|config| (config.poll_min, config.poll_max) = (hour, hour))
+        .start();
+    let sizes = |asked: &[Asked]| asked.iter().map(|a| a.records.len()).collect::<Vec<_>>();
+    assert_eq!(sizes(&until_noted(&asked, 3).await), [4, 4, 0]);
+
+    world.insert_licenses(6).await;
+    let quick = Tempo {
+        batch: 2,
+        poll_min: Duration::from_millis(10),
+        poll_max: Duration::from_millis(20),
+    };
+    assert_eq!(relay.dial.set(quick), quick);
+    world.until_drained().await;
+    relay.stop().await;
+    assert_eq!(sizes(&asked.all())[3..7], [2, 2, 2, 0]);
 }

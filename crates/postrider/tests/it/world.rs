@@ -11,7 +11,7 @@ use postrider::core::{
     Backoff, DeadFilter, DeadLetters as _, DeadRecord, Emitted, Event, Layout, Message, OnDead,
     OutboxStore, Publisher, RetryPolicy, Router, Routes, Topic,
 };
-use postrider::relay::{Config, RelayError};
+use postrider::relay::{Config, Dial, RelayError};
 use postrider::stores::postgres::{self, InitOptions, Options, Outbox, PgPool, PostgresStore};
 use postrider::{Metrics, Relay};
 use postrider_testkit::database::{self, Database};
@@ -318,11 +318,12 @@ impl Plan {
             .metrics(&self.metrics)
             .wake(self.wake)
             .build();
-        let health = relay.health();
+        let (health, dial) = (relay.health(), relay.dial());
         let shutdown = CancellationToken::new();
         let task = tokio::spawn(relay.run(shutdown.clone()));
         Running {
             health,
+            dial,
             metrics: self.metrics,
             shutdown,
             task,
@@ -333,6 +334,7 @@ impl Plan {
 /// A relay that runs.
 pub(crate) struct Running {
     pub(crate) health: Health,
+    pub(crate) dial: Dial,
     pub(crate) metrics: Metrics,
     pub(crate) shutdown: CancellationToken,
     task: JoinHandle<Result<(), RelayError>>,

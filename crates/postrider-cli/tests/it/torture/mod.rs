@@ -43,6 +43,9 @@ async fn torture(layout: &str) {
     relays.stop().await;
     let verdict = arena.verdict().await;
     report(layout, &verdict, kills);
+    if let Some(inverted) = verdict.inverted.first() {
+        eprintln!("{}", arena.story(inverted).await);
+    }
     verdict.assert_clean();
     assert!(
         written > 500,

@@ -180,6 +180,51 @@ impl Arena {
         .await;
     }
 
+    /// All that is known about the key of an event that came too late: its rows, and its messages in the log.
+    pub(crate) async fn story(&self, of: &Seen) -> String {
+        let rows: Vec<(String,)> = sqlx::query_as(sqlx::AssertSqlSafe(format!(
+            "SELECT to_jsonb(o)::text FROM {} AS o WHERE to_jsonb(o)::text LIKE '%\"{}\"%' ORDER BY created_at",
+            self.layout().table.quoted(),
+            of.key
+        )))
+        .fetch_all(self.pool())
+        .await
+        .unwrap();
+        let near = |value: &str| {
+            let number = value
+                .split("number")
+                .nth(1)
+                .map(|rest| {
+                    rest.chars()
+                        .filter(char::is_ascii_digit)
+                        .take(9)
+                        .collect::<String>()
+                })
+                .and_then(|digits| digits.parse::<i64>().ok());
+            number.is_some_and(|number| (number - of.number).abs() < 200)
+        };
+        let rows = rows.into_iter().map(|(row,)| row).filter(|row| near(row));
+        let log = self.kafka.records(&self.topic).await;
+        let log = log
+            .iter()
+            .filter(|record| record.key.as_deref() == Some(of.key.as_bytes()))
+            .map(|record| {
+                let value = String::from_utf8_lossy(record.value.as_deref().unwrap_or_default())
+                    .into_owned();
+                format!(
+                    "[{}]@{} {:?} {value}",
+                    record.partition, record.offset, record.produced_at
+                )
+            })
+            .filter(|line| near(line));
+        let log = log.collect::<Vec<_>>();
+        format!(
+            "{}\n--\n{}",
+            rows.collect::<Vec<_>>().join("\n"),
+            log.join("\n")
+        )
+    }
+
     /// What was committed against what is on the topic.
     pub(crate) async fn verdict(&self) -> Verdict {
         let truth: Vec<(String, i64)> = sqlx::query_as("SELECT key, number FROM truth")

@@ -100,9 +100,9 @@ fn gopipe_comes_back() {
     let layout = Layout::preset("gopipe").unwrap();
     let mut record = sample("7");
     record.topic = Some("orders".into());
+    record.event_type = Some("order.placed".into());
     record.headers = vec![
         Header::new("id", record.event_id.as_str()),
-        Header::new("type", "order.placed"),
         Header::new("source", "/orders"),
         Header::new("subject", "order/7"),
         Header::new("time", "2026-01-01T00:00:00Z"),

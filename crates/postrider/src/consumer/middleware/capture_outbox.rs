@@ -12,6 +12,7 @@ use crate::consumer::{Context, Middleware, Next};
 /// They leave by the relay and no other way.
 pub struct CaptureOutbox<O> {
     outbox: Arc<O>,
+    topic: Option<String>,
     wake: Option<Arc<Notify>>,
 }
 
@@ -19,8 +20,16 @@ impl<O> CaptureOutbox<O> {
     pub fn new(outbox: O) -> Self {
         Self {
             outbox: Arc::new(outbox),
+            topic: None,
             wake: None,
         }
+    }
+
+    /// Where outputs go that name no topic of their own, for outboxes that store one.
+    #[must_use]
+    pub fn topic(mut self, topic: impl Into<String>) -> Self {
+        self.topic = Some(topic.into());
+        self
     }
 
     /// Tells a relay in this process, after the commit, that there are new records.
@@ -44,6 +53,7 @@ impl<T: Send + 'static, O: OutboxWriter<T>> Middleware<T> for CaptureOutbox<O> {
             return Ok(handled);
         }
         for event in &mut outputs {
+            event.topic = event.topic.take().or_else(|| self.topic.clone());
             self.note_cause(event, ctx);
         }
         self.outbox.enqueue(ctx.tx(), &outputs).await?;

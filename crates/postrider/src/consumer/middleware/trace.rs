@@ -26,7 +26,7 @@ impl Middleware for Trace {
             event_type = opened.and_then(|opened| opened.event_type.as_deref()),
             aggregate_type = opened.and_then(|opened| opened.aggregate_type.as_deref()),
             aggregate_id = opened.and_then(|opened| opened.aggregate_id.as_deref()),
-            trace_id = traceparent.and_then(|parent| parent.split('-').nth(1)),
+            trace_id = opened.and_then(|opened| opened.trace_id()),
             attempt = ctx.attempt(),
         );
         if let Some(parent) = traceparent {

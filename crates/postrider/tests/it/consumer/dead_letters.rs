@@ -1,5 +1,7 @@
 //! Dead letters: what goes there, in which form, and never before it is safe there that the original is acknowledged.
 
+use std::time::{Duration, Instant};
+
 use postrider::brokers::memory::Fault;
 use postrider::consumer::Consumer;
 use postrider::consumer::middleware::{DeadLetter, Retry};
@@ -145,7 +147,7 @@ async fn a_stop_between_tries_gives_back_and_buries_nothing() {
     let world = World::new().await;
     let acting = Acting::new(&world, |_, _| Act::Temporary);
     let mut slow = retry();
-    slow.backoff.base = std::time::Duration::from_secs(60);
+    slow.backoff.base = Duration::from_secs(60);
     slow.backoff.cap = slow.backoff.base;
     let chain = world
         .consumer()
@@ -154,7 +156,9 @@ async fn a_stop_between_tries_gives_back_and_buries_nothing() {
     let running = Running::start(world.in_transaction(chain).handle(acting.clone()));
     world.place("k", [1]).await;
     world.until_metric("retried_total", 1.0).await;
+    let told = Instant::now();
     running.stop().await;
+    assert!(told.elapsed() < Duration::from_secs(10), "waited for a try");
     assert_eq!(
         (
             world.dead().len(),

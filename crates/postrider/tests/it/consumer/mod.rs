@@ -4,6 +4,7 @@ mod acting;
 mod bad_handlers;
 mod bad_input;
 mod batch_failures;
+mod batch_leavers;
 mod batches;
 mod captured;
 mod chain;

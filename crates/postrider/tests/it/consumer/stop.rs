@@ -99,10 +99,10 @@ async fn after_a_crash_everything_unsettled_comes_again() {
         chain.handle(acting.clone())
     };
     let running = Running::start(consumer());
-    for key in ["a", "b", "c"] {
-        world.place(key, [1]).await;
+    for (key, order) in [("a", 1), ("b", 2), ("c", 3)] {
+        world.place(key, [order]).await;
+        gate.reached().await;
     }
-    gate.reached().await;
     running.abort().await;
     assert_eq!(world.effects().await, 0);
     let running = Running::start(consumer());

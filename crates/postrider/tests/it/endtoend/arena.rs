@@ -1,21 +1,18 @@
 //! A shop that writes orders, a service that confirms them, and the broker between the two.
 
-use std::time::{Duration, Instant};
-
-use postrider::core::{Event, Layout, OutboxStore as _};
+use postrider::core::{Layout, OutboxStore as _};
 use postrider::stores::postgres::{self, InboxLayout, InitOptions, Options, Outbox, PostgresStore};
 use postrider_testkit::database::{self, Database};
 use postrider_testkit::history::Seen;
 use postrider_testkit::kafka::Kafka;
 use postrider_testkit::pubsub::{PubSub, PubSubTopic};
 use postrider_testkit::redis::{self, Redis};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::processes::{Process, Settings, until_even};
 
 /// Few, so that writers, relays and consumers meet on the same key all the time.
-const CUSTOMERS: usize = 16;
-const WRITERS: usize = 5;
+pub(super) const CUSTOMERS: usize = 16;
 
 /// A consumer that is started again under its name goes on at once. Where it has none, its partitions wait for
 /// the end of the dead one's session.
@@ -24,11 +21,11 @@ pub(crate) const MEMBER_TWO: (&str, &str) = ("KAFKA_PROPERTIES", "group.instance
 
 pub(crate) struct Arena {
     /// Where orders are written.
-    shop: Database,
+    pub(super) shop: Database,
     /// Where their effects go.
     pub(crate) service: Database,
     broker: Broker,
-    outbox: Outbox,
+    pub(super) outbox: Outbox,
     redis_prefix: String,
 }
 
@@ -157,63 +154,6 @@ impl Arena {
             std::env::var("RUST_LOG").unwrap_or("error".into()),
         ));
         settings
-    }
-
-    /// Writes for `time`, each writer with a rest of up to `rest` between two transactions.
-    pub(crate) async fn write(&self, time: Duration, rest: Duration) {
-        let until = Instant::now() + time;
-        let writer = async || {
-            while Instant::now() < until {
-                let customer = format!("customer-{}", fastrand::usize(1..=CUSTOMERS));
-                self.transaction(&customer, fastrand::u32(..10) > 0)
-                    .await
-                    .expect("a business transaction failed");
-                tokio::time::sleep(rest.mul_f64(fastrand::f64())).await;
-            }
-        };
-        futures::future::join_all((0..WRITERS).map(|_| writer())).await;
-    }
-
-    /// One more order of each customer. When it has its effect, all earlier ones are through, duplicates too.
-    pub(crate) async fn write_last(&self) {
-        for customer in 1..=CUSTOMERS {
-            let written = self
-                .transaction(&format!("customer-{customer}"), true)
-                .await;
-            written.unwrap();
-        }
-    }
-
-    /// One business transaction, with one to three orders.
-    async fn transaction(
-        &self,
-        customer: &str,
-        commits: bool,
-    ) -> Result<(), Box<dyn std::error::Error>> {
-        let mut tx = self.shop.pool.begin().await?;
-        sqlx::query("SELECT 1 FROM customers WHERE customer = $1 FOR UPDATE")
-            .bind(customer)
-            .execute(&mut *tx)
-            .await?;
-        for _ in 0..fastrand::u32(1..=3) {
-            let number: i64 = sqlx::query_scalar("SELECT nextval('numbers')")
-                .fetch_one(&mut *tx)
-                .await?;
-            let payload = json!({ "customer": customer, "number": number });
-            let event = Event::json("order.placed", &payload)?.aggregate_id(customer);
-            sqlx::query("INSERT INTO orders VALUES ($1, $2, $3)")
-                .bind(event.id.as_str())
-                .bind(customer)
-                .bind(number)
-                .execute(&mut *tx)
-                .await?;
-            self.outbox.emit(&mut tx, event).await?;
-        }
-        match commits {
-            true => tx.commit().await?,
-            false => tx.rollback().await?,
-        }
-        Ok(())
     }
 
     /// Waits until every order has its effect and both outboxes are empty.

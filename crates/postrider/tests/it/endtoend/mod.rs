@@ -8,6 +8,7 @@ mod broken;
 #[cfg(feature = "failpoints")]
 mod crashes;
 mod examples;
+mod orders;
 mod outcome;
 mod processes;
 mod rebalance;

@@ -57,12 +57,23 @@ impl Process {
 
     /// SIGTERM, upon which it must end with 0.
     pub(crate) async fn stop(mut self) {
-        self.assert_runs();
-        let pid = self.child.id().expect("runs").to_string();
-        let told = Command::new("kill").args(["-TERM", &pid]).status().await;
-        assert!(told.unwrap().success());
+        self.signal("TERM").await;
         let status = self.end().await;
         assert!(status.success(), "{} ended with {status}", self.example);
+    }
+
+    /// SIGSTOP, and SIGCONT after a while.
+    pub(crate) async fn freeze(&mut self, time: Duration) {
+        self.signal("STOP").await;
+        tokio::time::sleep(time).await;
+        self.signal("CONT").await;
+    }
+
+    async fn signal(&mut self, name: &str) {
+        self.assert_runs();
+        let pid = self.child.id().expect("runs").to_string();
+        let told = Command::new("kill").args(["-s", name, &pid]).status().await;
+        assert!(told.unwrap().success());
     }
 
     /// Waits for its own end.

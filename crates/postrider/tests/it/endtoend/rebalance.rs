@@ -16,6 +16,9 @@ const KILL_ONE_IN: usize = 8;
 /// Members hear of a change at their next heartbeat.
 const QUICK: (&str, &str) = ("KAFKA_PROPERTIES", "heartbeat.interval.ms=300");
 
+const REST: Duration = Duration::from_millis(100);
+const LONGER_THAN_A_SESSION: Duration = Duration::from_secs(8);
+
 #[derive(Default)]
 struct Changes {
     joined: usize,
@@ -43,11 +46,35 @@ async fn batches_are_applied_once_and_in_order_though_revocations_cut_them_short
     outcome.assert_applied_once_in_order();
 }
 
+/// A frozen member does not hear that its partitions are another's now, and goes on with what it had.
+#[tokio::test(flavor = "multi_thread")]
+async fn members_that_were_frozen_past_their_session_double_and_invert_nothing() {
+    let arena = Arena::on_kafka(6).await;
+    let relay = arena.relay();
+    let mut members = [QUICK; 2].map(|quick| arena.consumer(&[quick, ("WORK_MS", "30")]));
+    arena.write(Duration::from_secs(2), REST).await;
+    let freezing = async {
+        for member in &mut members {
+            member.freeze(LONGER_THAN_A_SESSION).await;
+        }
+    };
+    tokio::join!(arena.write(2 * LONGER_THAN_A_SESSION, REST), freezing);
+    arena.write_last().await;
+    arena.until_quiet().await;
+    stop_all(members.into_iter().chain([relay]).collect()).await;
+
+    let outcome = Outcome::of(&arena).await;
+    outcome.report("frozen members");
+    outcome.assert_applied_once_in_order();
+    outcome.assert_redelivered();
+    assert_followed_up_once(&arena, "frozen members").await;
+}
+
 async fn rebalance(what: &str, different: &[(&'static str, &str)]) -> Outcome {
     let arena = Arena::on_kafka(6).await;
     let relay = arena.relay();
     let mut members = vec![arena.consumer(different)];
-    let writing = arena.write(time(15), Duration::from_millis(100));
+    let writing = arena.write(time(15), REST);
     let changing = join_and_leave(&arena, different, &mut members);
     let ((), changes) = tokio::join!(writing, changing);
     arena.write_last().await;

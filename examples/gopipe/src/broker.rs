@@ -1,0 +1,67 @@
+//! The broker behind the pipe: Kafka, or one inside the process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use postrider::brokers::kafka::{
+    KafkaConfig, KafkaPublisher, KafkaSubscription, KafkaSubscriptionConfig,
+};
+use postrider::brokers::memory::{MemoryBroker, MemorySubscriptionConfig};
+use postrider::core::{EventPayload, Header, Message, Publisher, Subscription, Topic};
+
+use crate::orders::PlaceOrder;
+
+const PUBLISH_TIMEOUT: Duration = Duration::from_secs(10);
+
+#[derive(Clone)]
+pub enum Broker {
+    Memory(MemoryBroker),
+    Kafka(KafkaConfig, Arc<KafkaPublisher>),
+}
+
+impl Broker {
+    pub fn kafka(bootstrap: impl Into<String>) -> anyhow::Result<Self> {
+        let config = KafkaConfig::new(bootstrap);
+        let publisher = KafkaPublisher::new(config.clone())?;
+        Ok(Self::Kafka(config, Arc::new(publisher)))
+    }
+
+    pub fn publisher(&self) -> Arc<dyn Publisher> {
+        match self {
+            Self::Memory(broker) => Arc::new(broker.clone()),
+            Self::Kafka(_, publisher) => publisher.clone(),
+        }
+    }
+
+    pub fn subscribe(&self, group: &str, topic: &str) -> anyhow::Result<Arc<dyn Subscription>> {
+        Ok(match self {
+            Self::Memory(broker) => Arc::new(broker.subscribe(
+                group,
+                &[Topic::from(topic)],
+                &MemorySubscriptionConfig::default(),
+            )),
+            Self::Kafka(config, _) => {
+                let config = KafkaSubscriptionConfig::at(config, group, [topic]);
+                Arc::new(KafkaSubscription::new(config)?)
+            }
+        })
+    }
+
+    /// Sends a command as any producer would: id and type among the attributes, JSON as data.
+    pub async fn send(&self, topic: &str, id: &str, command: &PlaceOrder) -> anyhow::Result<()> {
+        let message = Message {
+            topic: Topic::from(topic),
+            key: None,
+            ordered: false,
+            payload: Some(serde_json::to_vec(command)?.into()),
+            headers: vec![
+                Header::new("id", id),
+                Header::new("type", PlaceOrder::EVENT_TYPE),
+            ],
+        };
+        let outcomes = self.publisher().publish(&[message], PUBLISH_TIMEOUT).await;
+        let outcome = outcomes.into_iter().next().context("no outcome")?;
+        outcome.context("the command was not sent")
+    }
+}

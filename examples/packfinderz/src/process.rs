@@ -1,0 +1,49 @@
+//! What every program needs of its process: the environment, log lines, and to be told to stop.
+
+use anyhow::Context as _;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::EnvFilter;
+
+const LOG: &str = "PACKFINDERZ_LOG";
+/// A line per published event too: that is how a duplicate is seen.
+const DEFAULT_LOG: &str = "info,postrider::event=debug";
+
+/// The value of a variable of this process.
+pub fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// JSON lines on stderr, as many as `PACKFINDERZ_LOG` says. No payload is ever in them.
+pub fn log() -> anyhow::Result<()> {
+    let directives = variable(LOG).filter(|value| !value.is_empty());
+    let directives = directives.as_deref().unwrap_or(DEFAULT_LOG);
+    let filter = EnvFilter::try_new(directives).with_context(|| format!("{LOG}={directives}"))?;
+    tracing_subscriber::fmt()
+        .json()
+        .flatten_event(true)
+        .with_current_span(false)
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
+    Ok(())
+}
+
+/// Cancelled by SIGTERM, as Heroku and Docker send it, and by SIGINT.
+pub fn shutdown() -> anyhow::Result<CancellationToken> {
+    let (mut term, mut int) = (
+        signal(SignalKind::terminate())?,
+        signal(SignalKind::interrupt())?,
+    );
+    let shutdown = CancellationToken::new();
+    let told = shutdown.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = int.recv() => {}
+        }
+        tracing::info!("told to stop");
+        told.cancel();
+    });
+    Ok(shutdown)
+}

@@ -1,0 +1,116 @@
+//! A program that runs, and what it has logged.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use postrider_testkit::eventually_within;
+use serde_json::Value;
+
+/// A JVM on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Killed when dropped.
+pub(crate) struct Process {
+    name: String,
+    child: Child,
+    lines: Arc<Mutex<Vec<String>>>,
+}
+
+impl Process {
+    pub(crate) fn start(name: impl Into<String>, mut command: Command) -> Self {
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let lines: Arc<Mutex<Vec<String>>> = Arc::default();
+        let (stderr, sink) = (child.stderr.take().unwrap(), lines.clone());
+        // Ends with the process, whose end of the pipe closes.
+        std::thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                sink.lock().unwrap().push(line);
+            }
+        });
+        let name = name.into();
+        Self { name, child, lines }
+    }
+
+    /// The log so far, line by line.
+    pub(crate) fn text(&self) -> Vec<String> {
+        self.lines.lock().unwrap().clone()
+    }
+
+    /// The log so far; every line must be JSON.
+    pub(crate) fn log(&self) -> Vec<Value> {
+        let parse = |line: &String| {
+            serde_json::from_str(line)
+                .unwrap_or_else(|error| panic!("{} logs {line}: {error}", self.name))
+        };
+        self.text().iter().map(parse).collect()
+    }
+
+    /// Waits for a line with this message.
+    pub(crate) async fn logged(&self, message: &str) -> Value {
+        eventually_within(PATIENCE, message, async || {
+            let log = self.log();
+            let found = log.into_iter().find(|line| line["message"] == message);
+            found.ok_or_else(|| self.text())
+        })
+        .await
+    }
+
+    /// SIGTERM, upon which it must end with 0. Gives the whole log.
+    pub(crate) async fn stop(mut self) -> Vec<Value> {
+        let ended = self.child.try_wait().unwrap();
+        assert_eq!(
+            ended,
+            None,
+            "{} ended by itself: {:#?}",
+            self.name,
+            self.text()
+        );
+        let pid = self.child.id().to_string();
+        let told = Command::new("kill").args(["-TERM", &pid]).status();
+        assert!(told.unwrap().success());
+        let status = self.end().await;
+        assert!(
+            status.success(),
+            "{}: {status}: {:#?}",
+            self.name,
+            self.text()
+        );
+        self.log()
+    }
+
+    async fn end(&mut self) -> ExitStatus {
+        let (name, child, lines) = (&self.name, &mut self.child, &self.lines);
+        eventually_within(PATIENCE, "the process ends", async || {
+            let ended = child.try_wait().unwrap();
+            ended.ok_or_else(|| (name, lines.lock().unwrap().clone()))
+        })
+        .await
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Has ended already, or is ended here.
+        if matches!(self.child.try_wait(), Ok(None)) {
+            self.child.kill().unwrap();
+            self.child.wait().unwrap();
+        }
+        if std::thread::panicking() {
+            eprintln!("{} logged:\n{}", self.name, self.text().join("\n"));
+        }
+    }
+}
+
+/// Stops all of them at once, and gives all that they have logged.
+pub(crate) async fn stop_all(processes: impl IntoIterator<Item = Process>) -> Vec<Value> {
+    let stopping = processes.into_iter().map(Process::stop);
+    futures::future::join_all(stopping).await.concat()
+}
