@@ -25,15 +25,15 @@ pub enum EnvelopeKind {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EnvelopeError {
-    #[error("payload is not JSON: {0}")]
+    #[error("payload is not JSON: {}", crate::text::json_error(.0))]
     NotJson(#[source] serde_json::Error),
-    #[error("payload is not a packfinderz envelope: {0}")]
+    #[error("payload is not a packfinderz envelope: {}", crate::text::json_error(.0))]
     NotPackfinderz(#[source] serde_json::Error),
     #[error("metadata is not a JSON object")]
     MetadataNotObject,
     #[error("envelope's eventId {found} is not the record's id {expected}")]
     WrongEventId { found: String, expected: String },
-    #[error("envelope cannot be written: {0}")]
+    #[error("envelope cannot be written: {}", crate::text::json_error(.0))]
     Unwritable(#[source] serde_json::Error),
 }
 

@@ -56,6 +56,7 @@ impl Event {
     pub fn typed<P: crate::EventPayload>(payload: &P) -> Result<Self, serde_json::Error> {
         let mut event = Self::json(P::EVENT_TYPE, payload)?;
         event.aggregate_type = P::AGGREGATE_TYPE.map(Into::into);
+        event.version = P::VERSION.unwrap_or(event.version);
         Ok(event)
     }
 }

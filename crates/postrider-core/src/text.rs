@@ -32,6 +32,23 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
     bounded(&text, ERROR_BYTES_MAX)
 }
 
+/// Where and how JSON is wrong. The library's own text may quote what it found there, and payloads stay out of
+/// errors; only the name of a missing field is said.
+pub fn json_error(error: &serde_json::Error) -> String {
+    use serde_json::error::Category;
+    let text = error.to_string();
+    if text.starts_with("missing field") {
+        return bounded(&text, ERROR_BYTES_MAX);
+    }
+    let what = match error.classify() {
+        Category::Syntax => "syntax error",
+        Category::Eof => "it ends too early",
+        Category::Data => "a value does not fit",
+        Category::Io => "unreadable",
+    };
+    format!("{what} at line {} column {}", error.line(), error.column())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -47,8 +47,8 @@ pub fn outbox_schema(config: &OutboxConfig) -> Vec<String> {
     postgres::ddl(&config.layout, &INIT)
 }
 
-/// Creates the table, its index of unpublished rows, and the table of failed ones, where they are missing. May run any
-/// number of times, in any number of processes at once.
+/// Creates the table, its index of unpublished rows, the table of failed ones, and the plan's own `processed_messages`
+/// beside them, where they are missing. May run any number of times, in any number of processes at once.
 pub async fn init_outbox(pool: &PgPool, config: &OutboxConfig) -> Result<(), StoreError> {
     postgres::init(pool, &config.layout, &INIT).await
 }

@@ -133,13 +133,17 @@ async function main() {
   log('INFO', 'consumer runs');
 }
 
-async function stop() {
+let stopping;
+function stop() {
+  stopping ??= leave().finally(() => process.exit(0));
+}
+
+async function leave() {
   await consumer.disconnect();
   await producer.disconnect();
   await pool.end();
-  process.exit(0);
 }
 
-process.once('SIGTERM', stop);
-process.once('SIGINT', stop);
+process.on('SIGTERM', stop);
+process.on('SIGINT', stop);
 main().catch((error) => { log('ERROR', 'cannot run', { error: error.message }); process.exit(1); });

@@ -14,6 +14,9 @@ use crate::settings::Settings;
 use crate::{ANALYTICS_SERVICE, NOTIFICATION_SERVICE, ORDER_SERVICE, PAYMENT_SERVICE};
 
 const PARTITIONS: i32 = 3;
+const DEAD_LETTERS: &str = ".dlt";
+/// 30 days: somebody has to look at them, and may be on holiday.
+const DEAD_LETTERS_KEPT_MS: &str = "2592000000";
 
 /// A service's tables.
 #[derive(Debug, Clone, Copy)]
@@ -101,11 +104,15 @@ pub async fn create_topics(settings: &Settings) -> anyhow::Result<()> {
     let names = [ORDER_PLACED, PAYMENT_SUCCEEDED].map(|event_type| settings.topic(event_type));
     let names: Vec<String> = names
         .into_iter()
-        .flat_map(|name| [format!("{name}.dlt"), name])
+        .flat_map(|name| [format!("{name}{DEAD_LETTERS}"), name])
         .collect();
-    let topics = names
-        .iter()
-        .map(|name| NewTopic::new(name, PARTITIONS, TopicReplication::Fixed(1)));
+    let topics = names.iter().map(|name| {
+        let topic = NewTopic::new(name, PARTITIONS, TopicReplication::Fixed(1));
+        match name.ends_with(DEAD_LETTERS) {
+            true => topic.set("retention.ms", DEAD_LETTERS_KEPT_MS),
+            false => topic,
+        }
+    });
     let topics: Vec<NewTopic<'_>> = topics.collect();
     let admin: AdminClient<DefaultClientContext> = ClientConfig::new()
         .set("bootstrap.servers", &settings.kafka)

@@ -73,7 +73,10 @@ where
 
 impl Fields {
     fn put(&mut self, name: &str, value: impl Into<Value>) {
-        self.0.insert(camel_case(name), value.into());
+        // Such fields are for the exporter of spans.
+        if !name.starts_with("otel.") {
+            self.0.insert(camel_case(name), value.into());
+        }
     }
 }
 
@@ -120,7 +123,6 @@ mod tests {
             ("event_id", "eventId"),
             ("trace_id", "traceId"),
             ("consumer", "consumer"),
-            ("otel.kind", "otel.kind"),
         ] {
             assert_eq!(camel_case(name), written);
         }

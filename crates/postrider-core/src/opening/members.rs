@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
-use serde_json::error::Category;
 use serde_json::value::RawValue;
 
 use super::OpenError;
+use crate::text::json_error;
 
 /// No envelope has more members; what a larger object has further on is not kept.
 const MEMBERS_MAX: usize = 128;
@@ -21,7 +21,7 @@ pub(super) struct Members<'a> {
 /// Reads a body that should be an envelope of the `expected` kind.
 pub(super) fn read<'a>(body: &'a [u8], expected: &'static str) -> Result<Members<'a>, OpenError> {
     let not_json = |error: serde_json::Error| OpenError::NotJson {
-        reason: place(&error),
+        reason: json_error(&error),
     };
     let not_object = |reason: &str| {
         Err(OpenError::NotEnvelope {
@@ -46,17 +46,6 @@ pub(super) fn read<'a>(body: &'a [u8], expected: &'static str) -> Result<Members
     };
     serde_json::from_slice::<IgnoredAny>(body).map_err(not_json)?;
     not_object(kind)
-}
-
-/// Where and how JSON is wrong. The library's own text may quote what it found there.
-pub(super) fn place(error: &serde_json::Error) -> String {
-    let what = match error.classify() {
-        Category::Syntax => "syntax error",
-        Category::Eof => "it ends too early",
-        Category::Data => "a value does not fit",
-        Category::Io => "unreadable",
-    };
-    format!("{what} at line {} column {}", error.line(), error.column())
 }
 
 impl<'a> Members<'a> {

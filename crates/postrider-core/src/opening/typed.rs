@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 
-use super::{OpenError, Opened, members, traceparent};
-use crate::text::bounded;
+use super::{OpenError, Opened, traceparent};
+use crate::text::{bounded, json_error};
 use crate::{Event, EventPayload, Header, Message, MessageKey};
 
 /// The longest event type that an error quotes.
@@ -59,7 +59,7 @@ impl Opened {
     ) -> Result<Event<P>, OpenError> {
         let payload = serde_json::from_slice(&self.data).map_err(|error| OpenError::Payload {
             event_type: bounded(event_type, TYPE_BYTES_MAX),
-            reason: members::place(&error),
+            reason: json_error(&error),
         })?;
         self.around(message, event_type, payload)
     }

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use crate::envelope::{self, EnvelopeError, EnvelopeKind};
 use crate::layout::{Role, Template};
-use crate::{Event, Header, Layout, Message, Ordering, Record, Topic};
+use crate::{Event, Header, Layout, Message, Ordering, Record, Topic, text};
 
 /// A payload type that knows which event it is.
 pub trait EventPayload: serde::Serialize + DeserializeOwned {
@@ -57,7 +57,7 @@ impl Route {
             })?;
         self.check = Some(Arc::new(move |payload| {
             let value: serde_json::Value =
-                serde_json::from_slice(payload).map_err(|error| error.to_string())?;
+                serde_json::from_slice(payload).map_err(|error| text::json_error(&error))?;
             // The validator's own text quotes the instance, and payloads stay out of errors.
             validator
                 .validate(&value)
@@ -77,7 +77,7 @@ impl Route {
     pub fn typed<P: EventPayload>(mut self) -> Self {
         self.check = Some(Arc::new(|payload| {
             let decoded: Result<P, _> = serde_json::from_slice(payload);
-            decoded.map(drop).map_err(|error| error.to_string())
+            decoded.map(drop).map_err(|error| text::json_error(&error))
         }));
         self.aggregate_type = self.aggregate_type.or(P::AGGREGATE_TYPE.map(Into::into));
         self

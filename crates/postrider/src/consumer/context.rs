@@ -14,11 +14,14 @@ use tokio_util::sync::CancellationToken;
 use super::middleware::transaction::{Entry, Seat};
 use crate::metrics::ConsumerMetrics;
 
+/// What runs when a transaction has committed.
+pub(super) type AfterCommit = Vec<Box<dyn FnOnce() + Send + Sync>>;
+
 pub struct Context<T = ()> {
     arrival: Arc<Arrival>,
     tx: T,
     outputs: Vec<Event>,
-    on_commit: Vec<Box<dyn FnOnce() + Send + Sync>>,
+    on_commit: AfterCommit,
 }
 
 /// What does not change with the scope.
@@ -227,7 +230,7 @@ impl<T> Context<T> {
     }
 
     /// What a transaction's end needs: itself, what runs after a commit, and what nobody captured.
-    pub(super) fn into_parts(self) -> (T, Vec<Box<dyn FnOnce() + Send + Sync>>, Vec<Event>) {
+    pub(super) fn into_parts(self) -> (T, AfterCommit, Vec<Event>) {
         (self.tx, self.on_commit, self.outputs)
     }
 }

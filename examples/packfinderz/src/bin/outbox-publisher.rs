@@ -1,11 +1,15 @@
 //! Carries rows of `outbox_events` to Pub/Sub until SIGTERM.
 
+use std::process::ExitCode;
+
 use example_packfinderz::settings::Publisher;
 use example_packfinderz::{process, publisher};
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    process::log()?;
-    let settings = Publisher::read(&process::variable)?;
-    publisher::run(settings, process::shutdown()?).await
+async fn main() -> ExitCode {
+    process::run(async |shutdown| {
+        let settings = Publisher::read(&process::variable)?;
+        publisher::run(settings, shutdown).await
+    })
+    .await
 }

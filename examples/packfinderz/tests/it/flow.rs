@@ -1,6 +1,8 @@
 //! From the api to the notification, with every event twice.
 
+use example_packfinderz::settings::DATABASE_URL;
 use postrider_testkit::redis::Redis;
+use rustix::process::Signal;
 use serde_json::json;
 use uuid::Uuid;
 
@@ -54,7 +56,7 @@ async fn an_event_that_comes_again_is_not_notified_of_again() {
     redis.command(&["DEL", &key]).await;
 }
 
-/// S0-36: types that are none of its business are acknowledged and forgotten; the consumer goes on.
+/// S0-48: types that are none of its business are acknowledged and forgotten; the consumer goes on.
 #[tokio::test(flavor = "multi_thread")]
 async fn events_of_other_types_are_ignored() {
     let world = World::new().await;
@@ -63,8 +65,35 @@ async fn events_of_other_types_are_ignored() {
     world.insert(3, 0).await;
     consumer.until_metric(HANDLED, 3).await;
     assert_eq!(world.database.count("notifications").await, 0);
-    assert_eq!(
-        consumer.metric("postrider_consumer_given_back_total").await,
-        0
+}
+
+/// A0-15: a consumer whose role has no rights on `outbox_events` works.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_consumer_needs_no_right_on_the_outbox() {
+    let world = World::new().await;
+    let (role, schema) = (
+        format!("pf_{}", Uuid::now_v7().simple()),
+        &world.database.schema,
     );
+    let grants = format!(
+        "CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA {schema} TO {role}; \
+         GRANT INSERT, SELECT ON notifications TO {role}"
+    );
+    world.database.execute(&grants).await;
+    let url = world
+        .database
+        .url
+        .replacen("postgres@", &format!("{role}@"), 1);
+    assert!(url.contains(&role));
+    let api = world.ready(API, &[]).await;
+    let _publisher = world.ready(PUBLISHER, &[]).await;
+    let consumer = world.ready(CONSUMER, &[(DATABASE_URL, &url)]).await;
+    let body = json!({ "storeId": Uuid::now_v7() });
+    assert_eq!(api.post("/licenses", &body).await.0, 201);
+    world.until_count("notifications", 1).await;
+
+    consumer.signal(Signal::TERM);
+    assert_eq!(consumer.ended().await.code(), Some(0));
+    let revoke = format!("DROP OWNED BY {role}; DROP ROLE {role}");
+    world.database.execute(&revoke).await;
 }

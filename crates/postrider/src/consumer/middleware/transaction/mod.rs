@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use postrider_core::{Handled, HandlerError, StoreError, Transactions};
 
 use crate::consumer::chain::Chain;
+use crate::consumer::context::AfterCommit;
 use crate::consumer::{Context, Handler};
 use crate::failpoints;
 
@@ -75,7 +76,7 @@ impl<S: Transactions> Transacted<S> {
         &self,
         ctx: &Context,
         tx: S::Tx,
-    ) -> Result<(S::Tx, After, Handled), HandlerError> {
+    ) -> Result<(S::Tx, AfterCommit, Handled), HandlerError> {
         let mut inside = ctx.inside(tx);
         let result = self.inner.run(&mut inside).await;
         let (tx, after, uncaptured) = inside.into_parts();
@@ -116,8 +117,6 @@ impl<S: Transactions> Transacted<S> {
         Some(handled)
     }
 }
-
-type After = Vec<Box<dyn FnOnce() + Send + Sync>>;
 
 #[async_trait]
 impl<S: Transactions> Handler for Transacted<S> {

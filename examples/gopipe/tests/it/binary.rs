@@ -1,0 +1,122 @@
+//! `process-orders` itself, with either broker: orders are typed in, events come out, Ctrl-C ends it.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+use postrider_testkit::database::{Database, fresh_schema};
+use postrider_testkit::eventually;
+use postrider_testkit::kafka::Kafka;
+use rustix::process::{Pid, Signal, kill_process};
+
+/// A running `process-orders`. Killed when dropped.
+struct ProcessOrders {
+    child: Child,
+    stdin: ChildStdin,
+    lines: Arc<Mutex<Vec<String>>>,
+}
+
+impl ProcessOrders {
+    fn start(database: &Database, args: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_process-orders"))
+            .args(args)
+            .env("DATABASE_URL", &database.url)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines: Arc<Mutex<Vec<String>>> = Arc::default();
+        let (stdout, sink) = (child.stdout.take().unwrap(), lines.clone());
+        // Ends with the process, whose end of the pipe closes.
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                sink.lock().unwrap().push(line);
+            }
+        });
+        let stdin = child.stdin.take().unwrap();
+        Self {
+            child,
+            stdin,
+            lines,
+        }
+    }
+
+    fn type_in(&mut self, line: &str) {
+        writeln!(self.stdin, "{line}").unwrap();
+    }
+
+    /// Waits for a line that has all of these parts.
+    async fn prints(&self, parts: &[&str]) {
+        eventually(&parts.join(" "), async || {
+            let lines = self.lines.lock().unwrap().clone();
+            let found = lines
+                .iter()
+                .any(|line| parts.iter().all(|part| line.contains(part)));
+            if found { Ok(()) } else { Err(lines) }
+        })
+        .await;
+    }
+
+    async fn interrupt(mut self) -> Option<i32> {
+        let pid = Pid::from_raw(self.child.id().cast_signed()).unwrap();
+        kill_process(pid, Signal::INT).unwrap();
+        let ended = eventually("it ends", async || {
+            self.child.try_wait().unwrap().ok_or("runs")
+        });
+        ended.await.code()
+    }
+}
+
+impl Drop for ProcessOrders {
+    fn drop(&mut self) {
+        if self.child.try_wait().unwrap().is_none() {
+            self.child.kill().unwrap();
+            self.child.wait().unwrap();
+        }
+    }
+}
+
+/// The plan's execution flow, twice: handled, published and read; then skipped.
+async fn flows(args: &[&str]) {
+    let database = fresh_schema().await;
+    let mut process = ProcessOrders::start(&database, args);
+    process.type_in("abc-123 lamp 3");
+    process.prints(&["abc-123: handled and acknowledged"]).await;
+    process
+        .prints(&["order-placed", r#""item": "lamp""#, r#""quantity": 3"#])
+        .await;
+    process.type_in("abc-123 lamp 3");
+    process.prints(&["abc-123: handled before"]).await;
+    process.type_in("nonsense");
+    process.prints(&["not an order: nonsense"]).await;
+    assert_eq!(process.interrupt().await, Some(0));
+    assert_eq!(database.count("orders").await, 1);
+    assert_eq!(database.count("outbox WHERE published").await, 1);
+    let entries = "SELECT string_agg(subscriber, ' ' ORDER BY subscriber) FROM processed_messages";
+    assert_eq!(
+        database.text(entries).await.as_deref(),
+        Some("mailer order-service")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn orders_flow_through_a_broker_in_the_process() {
+    flows(&["--broker", "memory"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn orders_flow_through_kafka() {
+    let kafka = Kafka::shared();
+    let (commands, events) = (kafka.fresh_topic(2).await, kafka.fresh_topic(2).await);
+    flows(&[
+        "--broker",
+        "kafka",
+        "--kafka",
+        kafka.bootstrap(),
+        "--commands",
+        &commands,
+        "--events",
+        &events,
+    ])
+    .await;
+}
