@@ -66,8 +66,8 @@ pub struct Room {
 
 /// Idempotency outside a transaction, in two states: reserved by one owner for a short lease, then done for long.
 ///
-/// A crash leaves a reservation that runs out, so no effect is lost. A duplicate needs the loss of the store's
-/// data, or a handler that outlives its lease.
+/// A crash leaves a reservation that runs out, so no effect is lost. An effect happens again only after a crash
+/// between it and its confirmation, the loss of the store's data, or a handler that outlives its lease.
 #[async_trait]
 pub trait IdempotencyStore: Send + Sync + 'static {
     /// Reserves an event for `lease`, in one atomic step.

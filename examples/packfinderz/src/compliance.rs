@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use postrider::Consumer;
 use postrider::Metrics;
 use postrider::brokers::pubsub::{PubSubSubscription, PubSubSubscriptionConfig};
-use postrider::consumer::middleware::{Ack, Retry, Trace, Transaction};
+use postrider::consumer::middleware::{Ack, RedisIdempotency, Retry, Trace, Transaction};
 use postrider::consumer::{Context, Handlers};
 use postrider::core::{Event, EventPayload as _, HandlerError, Ordering};
 use postrider::stores::postgres::{self, PgTransactions, Tx};
@@ -38,13 +38,14 @@ fn consumer(settings: &settings::Consumer, metrics: &Metrics) -> anyhow::Result<
     from.ordering = Ordering::None;
     let subscription = PubSubSubscription::new(from)?;
     let store = redis::RedisIdempotency::connect(&settings.redis_url);
-    drop(store.context(settings::REDIS_URL)?);
+    let store = store.context(settings::REDIS_URL)?;
     let pool = postgres::connect(&settings.database_url, CONNECTIONS)?;
     Ok(Consumer::builder(CONSUMER, Arc::new(subscription))
         .metrics(metrics)
         .with(Ack::default())
         .with(Trace)
         .with(Retry::default())
+        .with(RedisIdempotency::new(store).ttl(settings.idempotency_ttl))
         .with(Transaction::new(PgTransactions::new(pool)))
         .handle(handlers(&Registry::load()?)))
 }
@@ -68,7 +69,7 @@ async fn notify(
     let changed = event.payload;
     let written = sqlx::query(
         "INSERT INTO notifications (id, type, audience, store_id, license_id, reason, message, event_id) \
-         VALUES ($1, 'compliance', $2, $3, $4, $5, $6, $7) ",
+         VALUES ($1, 'compliance', $2, $3, $4, $5, $6, $7) ON CONFLICT (type, event_id) DO NOTHING",
     )
     .bind(Uuid::now_v7())
     .bind(audience(changed.status))
@@ -87,7 +88,7 @@ async fn notify(
 
 fn audience(status: LicenseStatus) -> &'static str {
     match status {
-        LicenseStatus::Pending => "store",
+        LicenseStatus::Pending => "admins",
         LicenseStatus::Verified | LicenseStatus::Rejected => "store",
     }
 }

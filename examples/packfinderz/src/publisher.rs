@@ -67,11 +67,11 @@ fn relay(settings: &Publisher, metrics: &Metrics) -> anyhow::Result<Relay> {
 
 fn config(settings: &Publisher, layout: &Layout) -> Config {
     Config {
-        batch: 50,
+        batch: settings.batch_size,
         claims: CLAIMS,
         // With jitter below the base, so that publishers do not poll in step.
-        poll_min: Duration::from_millis(250),
-        poll_max: Duration::from_millis(500),
+        poll_min: settings.poll / 2,
+        poll_max: settings.poll,
         ordering: layout.ordering,
         retry: RetryPolicy {
             max_attempts: settings.max_attempts,

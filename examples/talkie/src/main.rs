@@ -66,7 +66,7 @@ enum Command {
 async fn main() -> anyhow::Result<()> {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env();
     tracing_subscriber::fmt()
-        .with_env_filter(filter.unwrap_or_else(|_| "info".into()))
+        .with_env_filter(filter.unwrap_or_else(|_| "info,sqlx=warn".into()))
         .with_writer(std::io::stderr)
         .init();
     let Cli { settings, command } = Cli::parse();

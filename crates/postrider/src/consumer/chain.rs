@@ -1,9 +1,12 @@
 //! The chain: middlewares in the order in which they were written, then what ends it.
 
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use postrider_core::{Handled, HandlerError};
+use futures::FutureExt as _;
+use postrider_core::{Handled, HandlerError, text};
 
 use super::Context;
 
@@ -43,18 +46,35 @@ impl<T> Clone for Next<'_, T> {
 impl<T> Copy for Next<'_, T> {}
 
 impl<T: Send + 'static> Next<'_, T> {
+    /// Runs the rest. A panic in it is an error like another: tried again, and in the end dead-lettered or given
+    /// back.
     pub async fn run(self, ctx: &mut Context<T>) -> Result<Handled, HandlerError> {
-        match self.rest.split_first() {
-            Some((first, rest)) => {
-                let next = Next {
-                    rest,
-                    end: self.end,
-                };
-                first.handle(ctx, next).await
+        let rest = async {
+            match self.rest.split_first() {
+                Some((first, rest)) => {
+                    let next = Next {
+                        rest,
+                        end: self.end,
+                    };
+                    first.handle(ctx, next).await
+                }
+                None => self.end.handle(ctx).await,
             }
-            None => self.end.handle(ctx).await,
-        }
+        };
+        AssertUnwindSafe(rest)
+            .catch_unwind()
+            .await
+            .unwrap_or_else(|panic| Err(panicked(&*panic)))
     }
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> HandlerError {
+    let said = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let said = text::bounded(said.unwrap_or("it did not say why"), text::ERROR_BYTES_MAX);
+    HandlerError::temporary(format!("handler panicked: {said}"))
 }
 
 /// A whole chain of one scope.

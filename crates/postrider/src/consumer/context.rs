@@ -191,6 +191,11 @@ impl<T> Context<T> {
         self.arrival.last_try.store(last, Ordering::Relaxed);
     }
 
+    /// When the guard goes, also by being dropped half way, no other try follows.
+    pub(super) fn tries_end_here(&self) -> TriesEnd {
+        TriesEnd(self.arrival.clone())
+    }
+
     /// Resolves when the consumer is told to stop. Whoever waits for long should wait for this too.
     pub async fn stopping(&self) {
         self.arrival.shutdown.cancelled().await;
@@ -232,5 +237,15 @@ impl<T> Context<T> {
     /// What a transaction's end needs: itself, what runs after a commit, and what nobody captured.
     pub(super) fn into_parts(self) -> (T, AfterCommit, Vec<Event>) {
         (self.tx, self.on_commit, self.outputs)
+    }
+}
+
+pub(super) struct TriesEnd(Arc<Arrival>);
+
+impl Drop for TriesEnd {
+    fn drop(&mut self) {
+        self.0
+            .last_try
+            .store(true, std::sync::atomic::Ordering::Relaxed);
     }
 }

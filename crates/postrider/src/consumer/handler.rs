@@ -1,15 +1,13 @@
 //! Handlers: async functions of a context and a typed event.
 
-use std::any::{Any, TypeId};
+use std::any::TypeId;
 use std::collections::HashMap;
 use std::future::Future;
 use std::marker::PhantomData;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::FutureExt as _;
 use postrider_core::{Event, EventPayload, Handled, HandlerError, text};
 
 use super::middleware::transaction::UNCAPTURED;
@@ -148,7 +146,7 @@ where
             .opened()?
             .raw_event(ctx.message())
             .map_err(HandlerError::permanent)?;
-        let outputs = unpanicked(async { self.run.call(ctx, event).await }).await?;
+        let outputs = self.run.call(ctx, event).await?;
         done(ctx, outputs)
     }
 }
@@ -172,7 +170,7 @@ where
             .opened()?
             .typed_event::<P>(ctx.message())
             .map_err(HandlerError::permanent)?;
-        let outputs = unpanicked(async { self.run.call(ctx, event).await }).await?;
+        let outputs = self.run.call(ctx, event).await?;
         done(ctx, outputs)
     }
 }
@@ -186,27 +184,6 @@ fn done<T: 'static>(ctx: &mut Context<T>, outputs: impl Outputs) -> Result<Handl
         return Err(HandlerError::permanent(UNCAPTURED));
     }
     Ok(Handled::Applied)
-}
-
-/// A panic is an error like another: tried again, and in the end dead-lettered or given back.
-async fn unpanicked<O>(
-    run: impl Future<Output = Result<O, HandlerError>>,
-) -> Result<O, HandlerError> {
-    match AssertUnwindSafe(run).catch_unwind().await {
-        Ok(result) => result,
-        Err(panic) => Err(HandlerError::temporary(format!(
-            "handler panicked: {}",
-            panic_text(&*panic)
-        ))),
-    }
-}
-
-pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let said = panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text::bounded(said.unwrap_or("it did not say why"), text::ERROR_BYTES_MAX)
 }
 
 /// Handlers by event type. An event that none of them is for is a permanent error, unless it is ignored

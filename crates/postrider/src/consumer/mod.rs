@@ -90,7 +90,6 @@ impl Consumer {
         for _ in 0..shared.config.workers.max(1) {
             tasks.spawn(worker::run(shared.clone()));
         }
-        tasks.spawn(worker::watch_lag(shared.clone()));
         tracing::info!(
             consumer = &*name,
             workers = shared.config.workers,
@@ -112,7 +111,12 @@ async fn finish(mut tasks: JoinSet<()>, shared: &Shared) -> Result<(), ConsumerE
                 consumer: name.to_string(),
             })?;
         }
-        Ok(())
+        match shared.origin.shutdown.is_cancelled() {
+            true => Ok(()),
+            false => Err(ConsumerError::Closed {
+                consumer: name.to_string(),
+            }),
+        }
     };
     let give_up = async {
         shared.origin.shutdown.cancelled().await;
@@ -120,6 +124,7 @@ async fn finish(mut tasks: JoinSet<()>, shared: &Shared) -> Result<(), ConsumerE
     };
     let ended = tokio::select! {
         ended = all_ended => ended,
+        () = worker::watch_lag(shared) => Ok(()),
         () = give_up => {
             tracing::warn!(
                 consumer = &**name, stop_timeout = ?shared.config.stop_timeout,
@@ -138,6 +143,8 @@ async fn finish(mut tasks: JoinSet<()>, shared: &Shared) -> Result<(), ConsumerE
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConsumerError {
+    #[error("the subscription of consumer {consumer} was closed by somebody else")]
+    Closed { consumer: String },
     #[error("a task of consumer {consumer} panicked; this is a bug, and the log says where")]
     Panicked { consumer: String },
 }

@@ -1,17 +1,14 @@
 //! One worker: take, pass through the chain, settle, again.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt as _;
 use futures::future::join_all;
 use postrider_core::text::chain;
 use postrider_core::{Delivery, Handled, HandlerError, SubscribeError};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::context::Verdict;
-use super::handler::panic_text;
 use super::middleware::transaction::{Group, Left};
 use super::{Context, Shared};
 use crate::failpoints;
@@ -50,9 +47,9 @@ pub(super) async fn run(shared: Arc<Shared>) {
     }
 }
 
-/// Asks the broker how it is and how much waits, until the consumer stops.
-pub(super) async fn watch_lag(shared: Arc<Shared>) {
-    let look = async || {
+/// Asks the broker how it is and how much waits. Never ends.
+pub(super) async fn watch_lag(shared: &Shared) {
+    loop {
         match timeout(PROBE_TIMEOUT, shared.subscription.ping()).await {
             Ok(Ok(())) => shared.health.broker_up(),
             Ok(Err(error)) => shared.health.broker_down(&chain(&error)),
@@ -62,15 +59,6 @@ pub(super) async fn watch_lag(shared: Arc<Shared>) {
             shared.origin.metrics.lag(lag);
         }
         sleep(shared.config.lag_every).await;
-    };
-    let for_ever = async {
-        loop {
-            look().await;
-        }
-    };
-    tokio::select! {
-        () = for_ever => {}
-        () = shared.origin.shutdown.cancelled() => {}
     }
 }
 
@@ -125,11 +113,8 @@ impl Shared {
 
     async fn pass(&self, delivery: &Delivery, mut ctx: Context) -> End {
         let begun = Instant::now();
-        let run = AssertUnwindSafe(self.chain.run(&mut ctx)).catch_unwind();
         let result = tokio::select! {
-            result = run => result.unwrap_or_else(|panic| {
-                Err(HandlerError::temporary(format!("a middleware panicked: {}", panic_text(&*panic))))
-            }),
+            result = self.chain.run(&mut ctx) => result,
             // Somebody else gets it, so it is abandoned; an open transaction is rolled back.
             () = delivery.lost() => Err(HandlerError::deferred("the broker took the delivery away")),
         };

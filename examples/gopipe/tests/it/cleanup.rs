@@ -2,8 +2,14 @@
 
 use std::time::Duration;
 
-use example_gopipe::orders::place_order;
-use example_gopipe::{CleanupConfig, start_cleanup};
+use example_gopipe::orders::{EVENTS, place_order};
+use example_gopipe::{
+    CleanupConfig, OutboxConfig, OutboxPublisherConfig, init_outbox, start_cleanup,
+};
+use postrider::Metrics;
+use postrider::brokers::memory::MemoryBroker;
+use postrider::core::Topic;
+use postrider_testkit::database::fresh_schema;
 
 use crate::world::{Running, World, until};
 
@@ -68,4 +74,50 @@ async fn old_entries_and_published_rows_go_while_messages_are_handled() {
     .await;
     cleaning.stop().await;
     router.stop().await;
+}
+
+/// The plan's fourth question: an outbox that is partitioned by time is published from as any other, and an old partition
+/// without unpublished rows is dropped instead of its rows being deleted.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_partitioned_outbox_is_cut_back_by_dropping_partitions() {
+    let database = fresh_schema().await;
+    database
+        .execute(
+            "CREATE TABLE outbox (id bigserial, created_at timestamptz NOT NULL DEFAULT now(), topic text NOT NULL, \
+             event_type text NOT NULL, data jsonb NOT NULL, attributes jsonb NOT NULL, \
+             published boolean NOT NULL DEFAULT false, PRIMARY KEY (id, created_at)) PARTITION BY RANGE (created_at); \
+             CREATE TABLE outbox_old PARTITION OF outbox FOR VALUES FROM (MINVALUE) TO ('2026-01-01'); \
+             CREATE TABLE outbox_new PARTITION OF outbox FOR VALUES FROM ('2026-01-01') TO (MAXVALUE)",
+        )
+        .await;
+    let outbox = OutboxConfig::new(EVENTS).unwrap();
+    init_outbox(&database.pool, &outbox).await.unwrap();
+    database
+        .execute(
+            "INSERT INTO outbox (topic, event_type, data, attributes, created_at) SELECT 'order-events', 'e', '{}', \
+             jsonb_build_object('id', n), timestamptz '2026-01-01' + (n - 50) * interval '1 day' \
+             FROM generate_series(1, 100) n",
+        )
+        .await;
+    let (broker, metrics) = (MemoryBroker::default(), Metrics::new());
+    let config = OutboxPublisherConfig {
+        poll_interval: Duration::from_millis(20),
+        batch_size: 30,
+    };
+    let publisher = std::sync::Arc::new(broker.clone());
+    let relay = config.publisher(database.pool.clone(), &outbox, publisher, &metrics);
+    let running = Running::start(|shutdown| async move { relay.run(shutdown).await.unwrap() });
+    until("all are published", 0, async || {
+        database.count("outbox WHERE NOT published").await
+    })
+    .await;
+    database.execute("DROP TABLE outbox_old").await;
+    database
+        .execute("INSERT INTO outbox (topic, event_type, data, attributes) VALUES ('order-events', 'e', '{}', '{}')")
+        .await;
+    until("it goes on", 101, async || {
+        broker.accepted(&Topic::from(EVENTS))
+    })
+    .await;
+    running.stop().await;
 }

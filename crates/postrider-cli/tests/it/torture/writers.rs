@@ -183,10 +183,11 @@ impl Arena {
     /// All that is known about the key of an event that came too late: its rows, and its messages in the log.
     pub(crate) async fn story(&self, of: &Seen) -> String {
         let rows: Vec<(String,)> = sqlx::query_as(sqlx::AssertSqlSafe(format!(
-            "SELECT to_jsonb(o)::text FROM {} AS o WHERE to_jsonb(o)::text LIKE '%\"{}\"%' ORDER BY created_at",
+            "SELECT to_jsonb(o)::text || ' xmin ' || o.xmin::text || ' xmax ' || o.xmax::text || ' ' || o.ctid::text \
+             FROM {} AS o WHERE position($1 in to_jsonb(o)::text) > 0 ORDER BY created_at",
             self.layout().table.quoted(),
-            of.key
         )))
+        .bind(format!("\"{}\"", of.key))
         .fetch_all(self.pool())
         .await
         .unwrap();

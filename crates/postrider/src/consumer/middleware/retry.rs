@@ -40,6 +40,7 @@ impl Retry {
 #[async_trait]
 impl Middleware for Retry {
     async fn handle(&self, ctx: &mut Context, next: Next<'_, ()>) -> Result<Handled, HandlerError> {
+        let _over = ctx.tries_end_here();
         let mut tried = 1;
         loop {
             ctx.set_last_try(tried >= self.tries);
@@ -57,8 +58,10 @@ impl Middleware for Retry {
             ctx.metrics().retried();
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
-                // A stop does not wait for a retry: the delivery is given back.
-                () = ctx.stopping() => return Err(error),
+                // A stop does not wait for a retry, nor is it a reason to bury the event.
+                () = ctx.stopping() => {
+                    return Err(HandlerError::deferred("the consumer stops between two tries"));
+                }
             }
             tried += 1;
         }

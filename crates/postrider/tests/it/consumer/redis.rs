@@ -82,61 +82,6 @@ async fn killed_after_reserving_the_effect_is_not_lost() {
     assert_eq!(value(id).await.as_deref(), Some("done"));
 }
 
-/// The process of the next test that dies: reached only with the environment that it sets.
-#[test]
-#[ignore = "is run by the test of the kill"]
-fn dies_after_reserving() {
-    let Ok(id) = std::env::var("POSTRIDER_TEST_EVENT") else {
-        return;
-    };
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
-        let world = World::new().await;
-        let acting = Acting::new(&world, |_, _| Act::Apply);
-        world
-            .publish(&[world.message(id.parse().unwrap(), "k", 1)])
-            .await;
-        let idempotency = idempotency().lease(Duration::from_secs(3));
-        consumer(&world, idempotency, &acting)
-            .run(Default::default())
-            .await
-            .unwrap();
-    });
-}
-
-/// A0-10: the same with a process that really dies there.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_process_that_dies_after_reserving_loses_no_effect() {
-    let world = World::new().await;
-    let id = Uuid::now_v7();
-    let died = tokio::process::Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "consumer::redis::dies_after_reserving",
-            "--ignored",
-        ])
-        .env("POSTRIDER_TEST_EVENT", id.to_string())
-        .env("POSTRIDER_FAILPOINT", "reserved")
-        .output()
-        .await
-        .unwrap();
-    assert!(
-        !died.status.success(),
-        "the process lives on: is the feature failpoints on?"
-    );
-    assert!(value(id).await.unwrap().starts_with("reserved:"));
-
-    let acting = Acting::new(&world, |_, _| Act::Apply);
-    world.publish(&[world.message(id, "k", 1)]).await;
-    let running = Running::start(consumer(&world, idempotency(), &acting));
-    world.until_effects(1).await;
-    running.stop().await;
-    assert_eq!(value(id).await.as_deref(), Some("done"));
-}
-
 /// A0-11: a failure takes its key away, the message comes again, and the effect is there once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_takes_its_key_away_and_the_effect_comes_once() {

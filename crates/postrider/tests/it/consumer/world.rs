@@ -167,7 +167,12 @@ impl World {
     }
 
     pub(crate) async fn until_all_acknowledged(&self) {
-        until("all is acknowledged", 0, async || {
+        self.until_unacknowledged(0).await;
+    }
+
+    /// Waits until so many are left. An effect is seen before its delivery is acknowledged.
+    pub(crate) async fn until_unacknowledged(&self, wanted: u64) {
+        until("unacknowledged messages", wanted, async || {
             self.unacknowledged().await
         })
         .await;
