@@ -191,18 +191,12 @@ impl Arena {
         .fetch_all(self.pool())
         .await
         .unwrap();
-        let near = |value: &str| {
-            let number = value
-                .split("number")
-                .nth(1)
-                .map(|rest| {
-                    rest.chars()
-                        .filter(char::is_ascii_digit)
-                        .take(9)
-                        .collect::<String>()
-                })
-                .and_then(|digits| digits.parse::<i64>().ok());
-            number.is_some_and(|number| (number - of.number).abs() < 200)
+        let near = |text: &str| {
+            let rest = text.split("number").nth(1).unwrap_or_default();
+            let digits = rest.trim_start_matches(|c: char| !c.is_ascii_digit());
+            let number = digits.split(|c: char| !c.is_ascii_digit()).next();
+            let number = number.and_then(|number| number.parse::<i64>().ok());
+            number.is_some_and(|number| (number - of.number).abs() < 100)
         };
         let rows = rows.into_iter().map(|(row,)| row).filter(|row| near(row));
         let log = self.kafka.records(&self.topic).await;
