@@ -9,10 +9,15 @@ use postrider::brokers::kafka::{
 };
 use postrider::brokers::memory::{MemoryBroker, MemorySubscriptionConfig};
 use postrider::core::{EventPayload, Header, Message, Publisher, Subscription, Topic};
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::config::ClientConfig;
+use rdkafka::types::RDKafkaErrorCode;
 
 use crate::orders::PlaceOrder;
 
 const PUBLISH_TIMEOUT: Duration = Duration::from_secs(10);
+const PARTITIONS: i32 = 4;
 
 #[derive(Clone)]
 pub enum Broker {
@@ -25,6 +30,28 @@ impl Broker {
         let config = KafkaConfig::new(bootstrap);
         let publisher = KafkaPublisher::new(config.clone())?;
         Ok(Self::Kafka(config, Arc::new(publisher)))
+    }
+
+    /// Creates topics that are not there. The broker in the process needs none.
+    pub async fn create_topics(&self, topics: &[&str]) -> anyhow::Result<()> {
+        let Self::Kafka(config, _) = self else {
+            return Ok(());
+        };
+        let admin: AdminClient<DefaultClientContext> = ClientConfig::new()
+            .set("bootstrap.servers", &config.bootstrap)
+            .create()?;
+        let topics: Vec<NewTopic<'_>> = topics
+            .iter()
+            .map(|name| NewTopic::new(name, PARTITIONS, TopicReplication::Fixed(-1)))
+            .collect();
+        for made in admin.create_topics(&topics, &AdminOptions::new()).await? {
+            if let Err((name, code)) = made
+                && code != RDKafkaErrorCode::TopicAlreadyExists
+            {
+                anyhow::bail!("topic {name} cannot be created: {code}");
+            }
+        }
+        Ok(())
     }
 
     pub fn publisher(&self) -> Arc<dyn Publisher> {

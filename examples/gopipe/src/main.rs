@@ -81,6 +81,7 @@ async fn process_orders(cli: Cli, shutdown: CancellationToken) -> anyhow::Result
     init_inbox(&pool, &inbox).await?;
     init_outbox(&pool, &outbox).await?;
     orders::init(&pool).await?;
+    broker.create_topics(&[&cli.commands, &cli.events]).await?;
 
     // The router with the full stack of middlewares.
     let commands = broker.subscribe("order-service", &cli.commands)?;

@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -52,7 +53,8 @@ pub async fn run(
     let routes = Router::new()
         .route("/orders", post(place_order))
         .with_state(shop);
-    let listener = TcpListener::bind(listen).await?;
+    let listener = TcpListener::bind(listen).await;
+    let listener = listener.with_context(|| format!("orders cannot be taken at {listen}"))?;
     tracing::info!(port = listener.local_addr()?.port(), "listening");
     let serve =
         axum::serve(listener, routes).with_graceful_shutdown(shutdown.clone().cancelled_owned());

@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
@@ -15,6 +16,9 @@ use postrider::stores::postgres::{self, PgPool};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+
+/// How long a stop waits for requests that are under way.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Parser)]
 #[command(version, about)]
@@ -108,6 +112,9 @@ async fn run(settings: &Settings, pool: PgPool, app: bool, publish: bool) -> any
     let (mut signals, shutdown) = (Signals::listen()?, CancellationToken::new());
     let (file, metrics) = (settings.file(), Metrics::new());
     let outbox = file.read().await?;
+    let listener = TcpListener::bind(settings.listen)
+        .await
+        .with_context(|| format!("{} cannot be opened", settings.listen))?;
     let mut module = match publish {
         true => Some(OutboxModule::start(
             pool.clone(),
@@ -121,15 +128,15 @@ async fn run(settings: &Settings, pool: PgPool, app: bool, publish: bool) -> any
     if app {
         router = router.merge(http::chat(Chat::new(pool, &metrics)?));
     }
-    let listener = TcpListener::bind(settings.listen)
-        .await
-        .with_context(|| format!("{} cannot be opened", settings.listen))?;
     tracing::info!(address = %listener.local_addr()?, "talkie listens");
     let server = tokio::spawn(http::serve(listener, router, shutdown.clone()));
 
     let ended = signals.follow(&file, module.as_mut()).await;
     shutdown.cancel();
-    server.await??;
+    match tokio::time::timeout(CLOSE_TIMEOUT, server).await {
+        Ok(served) => served??,
+        Err(_) => tracing::warn!("connections were cut off"),
+    }
     match (ended, module) {
         (Ok(()), Some(module)) => module.stop().await,
         (ended, _) => ended,

@@ -205,3 +205,21 @@ async fn giving_records_back_waits_for_a_claim_that_runs_at_the_same_moment() {
         "the first waits, and the second behind it"
     );
 }
+
+/// A claim's transaction begins; then one that emits 1 begins, locks the key and commits; then one that began before
+/// all of them gets the key, emits 2 and commits; then the claim reads. By its clock, 1 is not due and 2 is.
+#[tokio::test]
+async fn a_record_is_due_though_its_transaction_began_after_the_claim_did() {
+    let world = world("talkie", "ordering = 'key'").await;
+    world.emit(world.event(Some("k"), 1)).await;
+    world
+        .database
+        .execute("UPDATE outbox SET next_attempt_at = now() + interval '1 hour', created_at = now() + interval '1 hour'")
+        .await;
+    world.emit(world.event(Some("k"), 2)).await;
+    world
+        .database
+        .execute("UPDATE outbox SET created_at = now() + interval '2 hours' WHERE created_at < now() + interval '1 minute'")
+        .await;
+    assert_eq!(publish(&world.store()).await, ["1", "2"]);
+}

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use postrider_testkit::database::{Database, fresh_schema};
 use postrider_testkit::eventually;
-use postrider_testkit::kafka::Kafka;
+use postrider_testkit::kafka::{Kafka, fresh_topic_name};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// A running `process-orders`. Killed when dropped.
@@ -107,7 +107,7 @@ async fn orders_flow_through_a_broker_in_the_process() {
 #[tokio::test(flavor = "multi_thread")]
 async fn orders_flow_through_kafka() {
     let kafka = Kafka::shared();
-    let (commands, events) = (kafka.fresh_topic(2).await, kafka.fresh_topic(2).await);
+    let (commands, events) = (fresh_topic_name(), fresh_topic_name());
     flows(&[
         "--broker",
         "kafka",

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use example_polyshop::events::ORDER_PLACED;
+use example_polyshop::events::{ORDER_PLACED, PAYMENT_SUCCEEDED};
 use example_polyshop::init::{SERVICES, create_topics};
 use example_polyshop::settings::Settings;
 use example_polyshop::{ANALYTICS_SERVICE, NOTIFICATION_SERVICE, ORDER_SERVICE, PAYMENT_SERVICE};
@@ -153,6 +153,18 @@ impl Shop {
             }
         })
         .await;
+    }
+
+    /// Waits until every service is through with every topic that it reads.
+    pub(crate) async fn until_all_consumed(&self) {
+        for (service, event_type) in [
+            (PAYMENT_SERVICE, ORDER_PLACED),
+            (ANALYTICS_SERVICE, ORDER_PLACED),
+            (NOTIFICATION_SERVICE, ORDER_PLACED),
+            (NOTIFICATION_SERVICE, PAYMENT_SUCCEEDED),
+        ] {
+            self.until_consumed(service, event_type).await;
+        }
     }
 
     /// What was sent for an order, once it is so many mails.

@@ -90,6 +90,10 @@ impl Writer<'_> {
     }
 
     /// In lease mode: nobody's now, or nobody's any more, and not before its time.
+    ///
+    /// A new record's time is by default when its transaction began, which may be after this claim's did. It is
+    /// due all the same: a later record of its key, from a transaction that began earlier and then waited for the
+    /// key, would overtake it.
     fn due(&self) -> String {
         let State::Status {
             column,
@@ -105,9 +109,12 @@ impl Writer<'_> {
         let status = of("o", column);
         let retry_at = of("o", retry_at);
         format!(
-            "({waiting} AND ({retry_at} IS NULL OR {retry_at} <= {now})\n  \
+            "({waiting} AND ({retry_at} IS NULL OR {retry_at} <= {now} \
+             OR {status} = {pending} AND {retry_at} <= {created_at})\n  \
              OR {status} = {publishing} AND NOT ({held}))",
             waiting = is_one_of(&status, &[pending, failed]),
+            pending = literal(pending),
+            created_at = of("o", &self.layout.columns.created_at),
             now = self.dialect.now,
             publishing = literal(publishing),
             held = self.held("o"),
