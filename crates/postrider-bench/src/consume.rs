@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use bytes::Bytes;
 use postrider::brokers::kafka::{
     KafkaConfig, KafkaPublisher, KafkaSubscription, KafkaSubscriptionConfig,
@@ -159,45 +158,20 @@ async fn measure(child: &Child) -> anyhow::Result<Figures> {
     workload::execute(&pool, &effects).await?;
     postgres::inbox::init(&pool, &inbox(schema)?).await?;
     workload::execute(&pool, "CHECKPOINT").await?;
-    let postgres = usage::postgres_cpu_secs();
-    let mut command = tokio::process::Command::new(std::env::current_exe()?);
-    command
-        .arg("apply")
-        .args(["--postgres", &child.postgres, "--kafka", &child.kafka])
-        .args(["--topic", &child.topic, "--schema", schema])
-        .args([
-            "--events",
-            &child.events.to_string(),
-            "--bytes",
-            &child.bytes.to_string(),
-        ])
-        .args([
-            "--batch",
-            &child.batch.to_string(),
-            "--workers",
-            &child.workers.to_string(),
-        ]);
-    if child.bare {
-        command.arg("--bare");
-    }
-    let output = command
-        .stderr(std::process::Stdio::inherit())
-        .output()
-        .await?;
-    anyhow::ensure!(
-        output.status.success(),
-        "the child ended with {}",
-        output.status
-    );
-    let line: serde_json::Value = serde_json::from_slice(&output.stdout)?;
-    let figure = |name: &str| line[name].as_f64().with_context(|| format!("no {name}"));
-    let figures = Figures {
-        per_sec: figure("per_sec")?,
-        steadiness: None,
-        own_cpu_secs: Some(figure("cpu_secs")?),
-        postgres_cpu_secs: Some(usage::postgres_cpu_secs() - postgres),
-        peak_mb: Some(figure("peak_mb")?),
-    };
+    let (batch, workers) = (child.batch.to_string(), child.workers.to_string());
+    let (events, bytes) = (child.events.to_string(), child.bytes.to_string());
+    let mut arguments = vec![
+        "apply",
+        "--postgres",
+        &child.postgres,
+        "--kafka",
+        &child.kafka,
+    ];
+    arguments.extend(["--topic", &child.topic, "--schema", schema]);
+    arguments.extend(["--events", &events, "--bytes", &bytes]);
+    arguments.extend(["--batch", &batch, "--workers", &workers]);
+    arguments.extend(child.bare.then_some("--bare"));
+    let figures = usage::measure_child(arguments).await?;
     let count = format!("SELECT count(*) FROM {schema}.effects");
     let applied: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(count))
         .fetch_one(&pool)

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use postrider::brokers::kafka::{KafkaConfig, KafkaPublisher};
 use postrider::core::{Router, Routes};
 use postrider::relay::Config;
@@ -35,35 +34,27 @@ pub(crate) struct Child {
 
 /// Runs a relay on the prepared backlog until it is empty.
 pub(crate) async fn run(work: &Work, mode: Mode, args: &DrainArgs) -> anyhow::Result<Figures> {
-    let postgres = usage::postgres_cpu_secs();
-    let output = tokio::process::Command::new(std::env::current_exe()?)
-        .arg("relay")
-        .args(["--postgres", &args.postgres, "--kafka", &args.kafka])
-        .args(["--layout", mode.layout, "--topic", &work.topic])
-        .args([
-            "--records",
-            &work.records.to_string(),
-            "--batch",
-            &mode.batch.to_string(),
-        ])
-        .args(["--claims", &mode.claims.to_string()])
-        .stderr(std::process::Stdio::inherit())
-        .output()
-        .await?;
-    anyhow::ensure!(
-        output.status.success(),
-        "the relay ended with {}",
-        output.status
-    );
-    let line: serde_json::Value = serde_json::from_slice(&output.stdout)?;
-    let figure = |name: &str| line[name].as_f64().with_context(|| format!("no {name}"));
-    Ok(Figures {
-        per_sec: figure("per_sec")?,
-        steadiness: Some(figure("steadiness")?),
-        own_cpu_secs: Some(figure("cpu_secs")?),
-        postgres_cpu_secs: Some(usage::postgres_cpu_secs() - postgres),
-        peak_mb: Some(figure("peak_mb")?),
-    })
+    let (records, batch, claims) = (work.records, mode.batch, mode.claims);
+    let numbers = [records, batch, claims].map(|number| number.to_string());
+    let [records, batch, claims] = &numbers;
+    usage::measure_child([
+        "relay",
+        "--postgres",
+        &args.postgres,
+        "--kafka",
+        &args.kafka,
+        "--layout",
+        mode.layout,
+        "--topic",
+        &work.topic,
+        "--records",
+        records,
+        "--batch",
+        batch,
+        "--claims",
+        claims,
+    ])
+    .await
 }
 
 /// The process of its own: relays until every record is published and prints one line of JSON.

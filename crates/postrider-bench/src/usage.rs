@@ -1,6 +1,12 @@
-//! CPU time and memory of processes, from /proc.
+//! CPU time and memory of processes, from /proc, and processes that are measured by themselves.
 
 use std::fs;
+use std::process::Stdio;
+
+use anyhow::Context as _;
+use tokio::process::Command;
+
+use crate::report::Figures;
 
 /// Kernel ticks per second, which Linux fixes for user space.
 const TICKS: f64 = 100.0;
@@ -35,6 +41,30 @@ pub(crate) fn own_peak_mb() -> f64 {
         .and_then(|kb| kb.parse::<f64>().ok())
         .unwrap_or(0.0)
         / 1024.0
+}
+
+/// Runs this program again with other arguments, so that its CPU time and memory are its own, and reads the figures
+/// that it prints as one line of JSON.
+pub(crate) async fn measure_child<'a>(
+    arguments: impl IntoIterator<Item = &'a str>,
+) -> anyhow::Result<Figures> {
+    let postgres = postgres_cpu_secs();
+    let output = Command::new(std::env::current_exe()?)
+        .args(arguments)
+        .stderr(Stdio::inherit())
+        .output()
+        .await?;
+    let status = output.status;
+    anyhow::ensure!(status.success(), "the measured process ended with {status}");
+    let line: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    let figure = |name: &str| line[name].as_f64().with_context(|| format!("no {name}"));
+    Ok(Figures {
+        per_sec: figure("per_sec")?,
+        steadiness: line["steadiness"].as_f64(),
+        own_cpu_secs: Some(figure("cpu_secs")?),
+        postgres_cpu_secs: Some(postgres_cpu_secs() - postgres),
+        peak_mb: Some(figure("peak_mb")?),
+    })
 }
 
 struct Process {
