@@ -34,8 +34,8 @@ pub(crate) struct Args {
     /// Deliveries that share a transaction in the batch modes.
     #[arg(long, default_value_t = 100)]
     batch: usize,
-    /// Workers of the consumer, connections of the bare loop.
-    #[arg(long, default_value_t = 4)]
+    /// Workers of the consumer, connections of the bare loop. More of them share the cost of a commit.
+    #[arg(long, default_value_t = 1)]
     workers: usize,
     #[arg(long, env = "POSTRIDER_TEST_POSTGRES_URL")]
     postgres: String,

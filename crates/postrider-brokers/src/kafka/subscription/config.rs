@@ -11,7 +11,7 @@ use super::super::config::{
     default_client_id,
 };
 use crate::Secret;
-use crate::queue::{BYTES_MAX, COUNT_MAX, Limits};
+use crate::queue::{BYTES_MAX, Limits};
 
 /// How to read topics of a Kafka cluster as a member of a consumer group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,7 +32,8 @@ pub struct KafkaSubscriptionConfig {
     /// Default by key.
     #[serde(default = "default_ordering")]
     pub ordering: Ordering,
-    /// How many messages may be fetched and not settled. Each partition has an equal share. Default 1,000.
+    /// How many messages may be fetched and not settled. Each partition has an equal share. Default 10,000: a partition
+    /// whose share is used up is paused, and librdkafka then fetches anew what it had ahead.
     #[serde(default = "default_in_flight_max")]
     pub in_flight_max: u32,
     /// Their keys, bodies and headers together; librdkafka fetches as much ahead. Default 32 MiB.
@@ -66,7 +67,7 @@ fn default_ordering() -> Ordering {
 }
 
 fn default_in_flight_max() -> u32 {
-    COUNT_MAX as u32
+    IN_FLIGHT_MAX
 }
 
 fn default_in_flight_bytes_max() -> u32 {
@@ -82,6 +83,8 @@ fn default_revoke_timeout_ms() -> u32 {
 }
 
 const COMMIT: &str = "an offset is committed only when everything before it is done";
+/// See [`KafkaSubscriptionConfig::in_flight_max`].
+const IN_FLIGHT_MAX: u32 = 10_000;
 const PREFETCH: &str = "what is fetched ahead follows from in_flight_max and in_flight_bytes_max";
 const POLL_INTERVAL: &str = "max.poll.interval.ms";
 const POLL_INTERVAL_MS: u32 = 300_000;
