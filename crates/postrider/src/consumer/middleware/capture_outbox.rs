@@ -65,38 +65,45 @@ impl<T: Send + 'static, O: OutboxWriter<T>> Middleware<T> for CaptureOutbox<O> {
 }
 
 impl<O> CaptureOutbox<O> {
+    /// Says in headers and metadata, where there is room, what the event follows from. What the handler said itself
+    /// stays.
     fn note_cause<T>(&self, event: &mut Event, ctx: &Context<T>)
     where
         O: OutboxWriter<T>,
     {
         let room = self.outbox.room();
         let opened = ctx.try_opened().as_ref().ok();
-        let cause = ctx.event_id().map(ToString::to_string);
-        let correlation = opened
-            .and_then(|opened| opened.metadata.get("correlationId"))
-            .cloned();
-        if room.metadata {
-            if let Some(cause) = &cause {
-                let noted = event.metadata.entry("causationId");
-                noted.or_insert_with(|| cause.clone().into());
-            }
-            if let Some(correlation) = correlation {
-                event.metadata.entry("correlationId").or_insert(correlation);
-            }
-        }
-        let has =
-            |event: &Event, wanted: &str| event.headers.iter().any(|(name, _)| name == wanted);
+        let cause = ctx.event_id().map(|id| id.as_str());
+        // A current span of ours, where spans are exported, is nearer; the emit itself writes that.
+        let parent = opened
+            .and_then(|opened| opened.traceparent.as_deref())
+            .filter(|_| crate::trace::current().is_none());
         if room.headers {
-            if let Some(cause) = cause.filter(|_| !has(event, "causation_id")) {
-                event.headers.push(("causation_id".into(), cause));
-            }
-            let parent = opened.and_then(|opened| opened.traceparent.clone());
-            // A current span of ours, where spans are exported, is nearer; the emit itself writes that.
-            if let Some(parent) =
-                parent.filter(|_| crate::trace::current().is_none() && !has(event, "traceparent"))
-            {
-                event.headers.push(("traceparent".into(), parent));
-            }
+            let mut note = |name: &str, value: Option<&str>| {
+                let said = event.headers.iter().any(|(said, _)| said == name);
+                if let Some(value) = value.filter(|_| !said) {
+                    event.headers.push((name.into(), value.into()));
+                }
+            };
+            note("causation_id", cause);
+            note("traceparent", parent);
+        }
+        if room.metadata {
+            let mut note = |name: &str, value: Option<serde_json::Value>| {
+                if let Some(value) = value {
+                    event.metadata.entry(name).or_insert(value);
+                }
+            };
+            let correlation = opened.and_then(|opened| opened.metadata.get("correlationId"));
+            note("causationId", cause.map(Into::into));
+            note("correlationId", correlation.cloned());
+            note("traceparent", parent.map(Into::into));
+            note(
+                "traceId",
+                parent
+                    .and_then(|parent| parent.split('-').nth(1))
+                    .map(Into::into),
+            );
         }
     }
 }

@@ -102,6 +102,8 @@ async fn an_output_carries_its_cause_and_correlation_as_metadata() {
         .unwrap();
     let metadata: serde_json::Value = serde_json::from_str(&metadata).unwrap();
     assert_eq!(metadata["causationId"], id.to_string());
+    assert_eq!(metadata["traceparent"], PARENT);
+    assert_eq!(metadata["traceId"].as_str(), PARENT.split('-').nth(1));
     assert_eq!(metadata["correlationId"], "c-1");
     let row = "SELECT event_type || ' ' || aggregate_id || ' ' || processed FROM outbox_events";
     assert_eq!(
