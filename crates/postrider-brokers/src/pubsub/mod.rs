@@ -5,6 +5,7 @@ mod check;
 mod config;
 mod error;
 mod publisher;
+mod runtime;
 mod session;
 mod strand;
 mod subscription;

@@ -9,10 +9,11 @@ use google_cloud_gax::retry_policy::RetryPolicyExt;
 use google_cloud_pubsub::client::{BasePublisher, Publisher};
 use google_cloud_pubsub::retry_policy::RetryableErrors;
 use postrider_core::text;
-use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::runtime::Handle;
 
 use super::check::{REQUEST_BYTES_MAX, REQUEST_MESSAGES_MAX};
 use super::config::PubSubConfig;
+use super::runtime::OwnRuntime;
 
 /// How long the client tries one request again before it gives up. Its own default is ten minutes.
 const RETRY_TIME_LIMIT: Duration = Duration::from_secs(5);
@@ -21,34 +22,22 @@ const DELAY: Duration = Duration::from_millis(1);
 const THREADS: usize = 2;
 
 pub(super) struct Session {
-    runtime: Mutex<Option<Runtime>>,
+    runtime: Mutex<Option<OwnRuntime>>,
     handle: Handle,
     base: BasePublisher,
 }
 
 impl Session {
     pub(super) async fn open(config: &PubSubConfig) -> Result<Self, String> {
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(THREADS)
-            .thread_name("pubsub")
-            .enable_all()
-            .build()
+        let runtime = OwnRuntime::start(THREADS)
             .map_err(|error| format!("no threads for the Pub/Sub client: {error}"))?;
-        let handle = runtime.handle().clone();
+        let handle = runtime.handle.clone();
         let policy = RetryableErrors.with_time_limit(RETRY_TIME_LIMIT);
         let build = config.publisher().with_retry_policy(policy).build();
         let built = handle.spawn(build).await;
-        let base = match built {
-            Ok(Ok(base)) => base,
-            Ok(Err(error)) => {
-                runtime.shutdown_background();
-                return Err(text::chain(&error));
-            }
-            Err(error) => {
-                runtime.shutdown_background();
-                return Err(text::chain(&error));
-            }
-        };
+        let base = built
+            .map_err(|error| text::chain(&error))?
+            .map_err(|error| text::chain(&error))?;
         Ok(Self {
             runtime: Mutex::new(Some(runtime)),
             handle,
@@ -82,9 +71,8 @@ impl Session {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
-        if let Some(runtime) = runtime {
+        if runtime.is_some() {
             tracing::debug!("pubsub: closing the client");
-            runtime.shutdown_background();
         }
     }
 }

@@ -6,7 +6,6 @@ use google_cloud_gax::retry_policy::NeverRetry;
 use google_cloud_pubsub::client::{Subscriber, SubscriptionAdmin};
 use google_cloud_pubsub::subscriber::ShutdownToken;
 use postrider_core::SubscribeError;
-use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -16,6 +15,7 @@ use super::lookup::{Subject, look_up};
 use super::pull::Puller;
 use super::slices::Slices;
 use super::ticket::Leased;
+use crate::pubsub::runtime::OwnRuntime;
 use crate::queue::{Queue, Trouble};
 
 /// How long the client may take at the end to tell the service what was settled.
@@ -37,7 +37,7 @@ struct Pulling {
 impl Session {
     /// Makes the clients, which connects nobody yet.
     pub(super) async fn open(config: &PubSubSubscriptionConfig) -> Result<Self, SubscribeError> {
-        let runtime = OwnRuntime::start()?;
+        let runtime = OwnRuntime::start(1).map_err(SubscribeError::unavailable)?;
         let connection = config.connection();
         let build = async move {
             let client = connection.subscriber().build().await?;
@@ -131,35 +131,6 @@ async fn let_leases_end(queue: Queue<Leased>, slices: Slices) {
         sleep(slices.slice()).await;
         if let Some(lot) = slices.ended() {
             queue.lapse(lot);
-        }
-    }
-}
-
-/// A runtime may not be dropped where it could block, so this one is only told to end.
-struct OwnRuntime {
-    handle: Handle,
-    runtime: Option<Runtime>,
-}
-
-impl OwnRuntime {
-    fn start() -> Result<Self, SubscribeError> {
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name("pubsub")
-            .enable_all()
-            .build()
-            .map_err(SubscribeError::unavailable)?;
-        Ok(Self {
-            handle: runtime.handle().clone(),
-            runtime: Some(runtime),
-        })
-    }
-}
-
-impl Drop for OwnRuntime {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
         }
     }
 }
