@@ -7,6 +7,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// The folders that hold packages.
+const PACKAGES: [&str; 2] = ["crates", "examples"];
 const LINES_MAX: usize = 500;
 const BANNED_NAMES: [&str; 8] = [
     "manager",
@@ -41,8 +43,9 @@ fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
 }
 
 fn sources() -> Vec<(PathBuf, String)> {
-    files(&root().join("crates"), "rs")
-        .into_iter()
+    PACKAGES
+        .iter()
+        .flat_map(|folder| files(&root().join(folder), "rs"))
         .map(|path| (path.clone(), fs::read_to_string(path).unwrap()))
         .collect()
 }
@@ -101,7 +104,10 @@ fn nothing_is_left_open() {
 /// One test binary per crate links once.
 #[test]
 fn a_crate_has_one_integration_test_binary() {
-    for entry in fs::read_dir(root().join("crates")).unwrap().flatten() {
+    let packages = PACKAGES
+        .iter()
+        .flat_map(|folder| fs::read_dir(root().join(folder)).unwrap().flatten());
+    for entry in packages {
         let Ok(tests) = fs::read_dir(entry.path().join("tests")) else {
             continue;
         };
@@ -133,5 +139,26 @@ fn the_runtime_names_no_driver() {
                 assert!(!line.contains(driver), "{}: {line}", path.display());
             }
         }
+    }
+}
+
+/// A4-15: what CI runs builds everything, denies warnings and runs every test; a stage that is left out is noticed.
+#[test]
+fn make_test_runs_every_stage() {
+    let text = |path: &str| fs::read_to_string(root().join(path)).unwrap();
+    assert!(text(".ci/run").contains("make test"));
+    assert!(text("Makefile").contains("\n\t@scripts/test\n"));
+    let stages = "set -- services fmt clippy features build test acceptance;";
+    let script = text("scripts/test");
+    assert!(
+        script.contains(stages),
+        "scripts/test does not run {stages}"
+    );
+    for command in [
+        "cargo clippy --workspace --all-targets --all-features -- -D warnings",
+        "cargo build --workspace",
+        "cargo test --workspace --all-features",
+    ] {
+        assert!(script.contains(command), "scripts/test lacks {command}");
     }
 }
