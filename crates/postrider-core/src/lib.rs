@@ -12,6 +12,7 @@ pub mod id;
 pub mod inbox;
 pub mod layout;
 pub mod opening;
+pub mod operate;
 pub mod record;
 pub mod routing;
 pub mod store;

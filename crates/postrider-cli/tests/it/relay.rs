@@ -86,12 +86,10 @@ async fn a_signal_stops_the_relay_with_exit_code_0() {
     }
 }
 
-/// A relay whose claims hang, because somebody has locked the table.
-async fn hanging(
-    outbox: &TestOutbox,
-    lines: &str,
-) -> (Relay, sqlx::Transaction<'static, sqlx::Postgres>) {
-    let project = outbox.project(lines);
+#[tokio::test]
+async fn a_stop_waits_for_a_claim_within_its_limit() {
+    let outbox = TestOutbox::create("polyshop").await;
+    let project = outbox.project("stop_timeout = \"300ms\"");
     let relay = project.relay().await;
     relay.becomes(200).await;
     let mut lock = outbox.pool().begin().await.unwrap();
@@ -109,26 +107,20 @@ async fn hanging(
         if count > 0 { Ok(()) } else { Err(count) }
     })
     .await;
-    (relay, lock)
-}
-
-#[tokio::test]
-async fn a_stop_waits_for_what_is_in_flight_within_its_limit() {
-    let outbox = TestOutbox::create("polyshop").await;
-    let (relay, lock) = hanging(&outbox, "stop_timeout = \"300ms\"").await;
     relay.signal(Signal::TERM);
     assert_eq!(relay.exit().await.code(), Some(0), "{:#?}", relay.text());
     drop(lock);
 }
 
-/// A broker that takes a batch and never answers keeps a stop waiting no longer than an open transaction.
-#[tokio::test]
-async fn a_stop_keeps_its_limit_while_the_broker_is_frozen() {
-    let outbox = TestOutbox::create("polyshop").await;
+/// A relay in the middle of publishing to a broker that has taken a batch and does not answer, for a minute.
+async fn publishing_to_a_frozen_broker(
+    outbox: &TestOutbox,
+    stop_timeout: &str,
+) -> (Relay, PrivateServer) {
     let server = PrivateServer::start(Kind::Kafka).await;
     let broker = format!("kind = \"kafka\"\nbootstrap = \"{}\"", server.address());
-    let lines = "stop_timeout = \"1s\"\npublish_timeout = \"1m\"";
-    let project = Project::new(&outbox.config_with(&broker, lines));
+    let lines = format!("stop_timeout = \"{stop_timeout}\"\npublish_timeout = \"1m\"");
+    let project = Project::new(&outbox.config_with(&broker, &lines));
     let relay = project.relay().await;
     relay.becomes(200).await;
     outbox.emit("order.placed", "7").await;
@@ -155,6 +147,14 @@ async fn a_stop_keeps_its_limit_while_the_broker_is_frozen() {
         }
     })
     .await;
+    (relay, server)
+}
+
+/// A broker that takes a batch and never answers keeps a stop waiting no longer than its limit.
+#[tokio::test]
+async fn a_stop_keeps_its_limit_while_the_broker_is_frozen() {
+    let outbox = TestOutbox::create("polyshop").await;
+    let (relay, server) = publishing_to_a_frozen_broker(&outbox, "1s").await;
     relay.signal(Signal::TERM);
     let stopping = Instant::now();
     assert_eq!(relay.exit().await.code(), Some(0), "{:#?}", relay.text());
@@ -167,10 +167,11 @@ async fn a_stop_keeps_its_limit_while_the_broker_is_frozen() {
     server.resume();
 }
 
+/// The first signal waits for the batch in flight, which has nearly a minute to go.
 #[tokio::test]
 async fn a_second_signal_stops_at_once() {
     let outbox = TestOutbox::create("polyshop").await;
-    let (relay, lock) = hanging(&outbox, "stop_timeout = \"10m\"").await;
+    let (relay, server) = publishing_to_a_frozen_broker(&outbox, "10m").await;
     relay.signal(Signal::TERM);
     relay
         .logged("stopping; a second signal stops at once")
@@ -179,7 +180,7 @@ async fn a_second_signal_stops_at_once() {
     relay.signal(Signal::TERM);
     let status = relay.exit().await;
     assert_eq!((status.code(), status.signal()), (Some(143), None));
-    drop(lock);
+    server.resume();
 }
 
 #[tokio::test]
