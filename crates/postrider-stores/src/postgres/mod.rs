@@ -20,6 +20,7 @@ mod resting;
 mod rows;
 mod schema;
 mod shape;
+mod stream;
 mod trace;
 mod transactions;
 mod tx;
@@ -136,6 +137,7 @@ impl OutboxStore for PostgresStore {
         let claimed = match self.inner.options.layout.claim {
             ClaimMode::Hold => hold::claim(&self.inner, ready, want).await,
             ClaimMode::Lease => lease::claim(&self.inner, ready, want).await,
+            ClaimMode::Stream => stream::claim(&self.inner, ready, want).await,
         };
         self.inner.forget_if_stale(claimed).await
     }

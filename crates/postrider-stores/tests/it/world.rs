@@ -108,9 +108,14 @@ impl World {
         self.outbox.emit(&mut tx, event).await.unwrap();
         tx.commit().await.unwrap();
         match id.parse() {
-            Ok(id) if self.layout.columns.event_id.is_some() => RecordId::Uuid(id),
+            Ok(id) if self.makes_ids() => RecordId::Uuid(id),
             _ => self.last_id().await,
         }
+    }
+
+    /// Whether the id of an event is that of its record.
+    fn makes_ids(&self) -> bool {
+        self.layout.columns.event_id.as_ref() == Some(&self.layout.columns.id)
     }
 
     async fn last_id(&self) -> RecordId {
@@ -134,11 +139,29 @@ impl World {
     }
 
     async fn trouble(&self, id: &RecordId, column: &str) -> Option<String> {
+        let kept = match self.layout.state {
+            LayoutState::Append { .. } => "postrider_outbox_troubles WHERE position",
+            _ => "postrider_troubles WHERE record_id",
+        };
         self.database
-            .text(&format!(
-                "SELECT {column}::text FROM postrider_troubles WHERE record_id = '{id}'"
-            ))
+            .text(&format!("SELECT {column}::text FROM {kept} = '{id}'"))
             .await
+    }
+
+    /// An append-only record says nothing itself: the progress of its group does.
+    async fn was_read(&self, id: &RecordId) -> bool {
+        let sql = format!(
+            "SELECT pg_visible_in_snapshot(o.xid, s.from_snapshot) OR s.to_snapshot IS NOT NULL AND \
+             pg_visible_in_snapshot(o.xid, s.to_snapshot) AND o.position <= s.position \
+             FROM postrider_outbox AS o JOIN postrider_outbox_stream AS s \
+             ON s.grp = (hashtext(coalesce(o.key, o.position::text)) & 2147483647) % 32 % s.groups \
+             WHERE o.position = {id}"
+        );
+        self.database
+            .text(&format!("SELECT ({sql})::text"))
+            .await
+            .as_deref()
+            == Some("true")
     }
 
     async fn state(&self, id: &RecordId) -> State {
@@ -172,6 +195,8 @@ impl World {
                 column, published, ..
             } => format!("{} = '{published}'", column.quoted()),
             LayoutState::Flag { published, .. } => format!("{} IS TRUE", published.quoted()),
+            LayoutState::Append { .. } if self.trouble(id, "1").await.is_some() => "false".into(),
+            LayoutState::Append { .. } => self.was_read(id).await.to_string(),
             LayoutState::Delete => "false".into(),
         };
         let is = async |what: &str| self.value(id, what).await.as_deref() == Some("true");
@@ -235,6 +260,10 @@ impl StoreWorld for World {
 
     fn keeps_published(&self) -> bool {
         !matches!(self.layout.state, LayoutState::Delete)
+    }
+
+    fn purges_single_records(&self) -> bool {
+        !matches!(self.layout.state, LayoutState::Append { .. })
     }
 
     fn frees_dropped_claims(&self) -> bool {

@@ -75,10 +75,9 @@ fn spawn(config: &PathBuf) -> Child {
 }
 
 fn write_config(arena: &Arena) -> PathBuf {
-    let topic = if arena.layout == "talkie" {
-        "{topic}"
-    } else {
-        "{event_type}"
+    let topic = match arena.layout.as_str() {
+        "talkie" | "native" => "{topic}",
+        _ => "{event_type}",
     };
     let text = format!(
         r#"

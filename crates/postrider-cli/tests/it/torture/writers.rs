@@ -140,6 +140,7 @@ impl Arena {
             }
             .topic(&self.topic)
             .key(key),
+            "native" => event.topic(&self.topic).key(key),
             _ => event.aggregate_id(key),
         }
     }

@@ -113,7 +113,7 @@ fn written(layout: &Layout) -> Vec<Needed<'_>> {
             needed.push(write("retry_at", TIMES)(retry_at));
             needed.push(write("last_attempt_at", TIMES)(last_attempt_at));
         }
-        State::Timestamp { .. } | State::Delete => {}
+        State::Timestamp { .. } | State::Delete | State::Append { .. } => {}
     }
     needed
 }

@@ -1,9 +1,10 @@
 //! Creating tables: only on demand, never altering a table that is there already, and safe from any
 //! number of processes at once.
 
+mod native;
 mod presets;
 
-use postrider_core::layout::{Identifier, TableName};
+use postrider_core::layout::{ClaimMode, Identifier, TableName};
 use postrider_core::{Layout, StoreError};
 use sqlx::{AssertSqlSafe, PgPool};
 
@@ -119,11 +120,12 @@ fn is_race(error: &sqlx::Error) -> bool {
 
 /// What stands beside the outbox table.
 fn beside(layout: &Layout, options: &InitOptions, table: &Table) -> Vec<String> {
-    let mut statements = Vec::new();
+    let mut statements = native::companions(layout);
     if layout.needs_troubles() {
         statements.extend(troubles(&layout.table));
     }
-    if options.claim_index {
+    // An append-only outbox has the indexes that it needs, one per partition.
+    if options.claim_index && layout.claim != ClaimMode::Stream {
         let options = Options::new(layout.clone());
         let writer = writer(&options, table);
         let indexes = [Some(claim_index(&writer)), troubled_index(&writer)];

@@ -51,6 +51,7 @@ pub(super) fn table(layout: &Layout) -> Vec<String> {
         "polyshop" => polyshop(layout),
         "gopipe" => gopipe(layout),
         "debezium" => debezium(layout),
+        "native" => super::native::table(layout),
         _ => Vec::new(),
     }
 }
@@ -268,7 +269,7 @@ impl<'a> Create<'a> {
                 self.column(last_attempt_at, "timestamptz");
                 self.maybe(published_at, "timestamptz");
             }
-            State::Delete => {}
+            State::Delete | State::Append { .. } => {}
         }
         self.maybe(&columns.attempts, "integer NOT NULL DEFAULT 0");
         self.maybe(&columns.last_error, "text");

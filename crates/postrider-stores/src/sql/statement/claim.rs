@@ -9,7 +9,7 @@ use crate::sql::selection::Selection;
 impl Writer<'_> {
     pub(super) fn claim(&self, selection: &Selection) -> String {
         match self.layout.claim {
-            ClaimMode::Hold => format!(
+            ClaimMode::Hold | ClaimMode::Stream => format!(
                 "SELECT {}\nFROM {} AS o\nWHERE {}\nORDER BY {}\nLIMIT $1\n{}",
                 selection.list(),
                 self.name(),
@@ -213,7 +213,7 @@ impl Writer<'_> {
                     literal(failed),
                 )
             }
-            State::Flag { .. } | State::Delete => {
+            State::Flag { .. } | State::Delete | State::Append { .. } => {
                 let waits = format!(
                     "NOT t.dead AND t.next_attempt_at > {now} AND {}",
                     self.pending("b")

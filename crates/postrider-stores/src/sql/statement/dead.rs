@@ -130,7 +130,8 @@ impl Writer<'_> {
                 set.push(format!("{} = {}", column.quoted(), literal(pending)));
                 set.push(format!("{} = {}", retry_at.quoted(), self.dialect.now));
             }
-            State::Timestamp { .. } | State::Flag { .. } | State::Delete => {}
+            State::Timestamp { .. } | State::Flag { .. } | State::Delete | State::Append { .. } => {
+            }
         }
         set
     }

@@ -1,6 +1,7 @@
 //! Recording events, any number in one statement.
 
 use postrider_core::Layout;
+use postrider_core::layout::State;
 
 use crate::sql::dialect::Dialect;
 use crate::sql::draft::Drafts;
@@ -41,9 +42,14 @@ pub(crate) fn insert(layout: &Layout, dialect: &Dialect, drafts: &Drafts<'_>) ->
         let clock = format!("(SELECT {})", dialect.clock);
         values.push((dialect.after)(&clock, "(u.n - 1)"));
     }
+    // An append-only table has nothing that two events could share, and looking for it would cost.
+    let conflict = match layout.state {
+        State::Append { .. } => "",
+        _ => "ON CONFLICT DO NOTHING ",
+    };
     format!(
         "INSERT INTO {} ({})\nSELECT {} FROM {} WITH ORDINALITY AS u({}, n) ORDER BY u.n\n\
-         ON CONFLICT DO NOTHING RETURNING {}",
+         {conflict}RETURNING {}",
         layout.table.quoted(),
         names.join(", "),
         values.join(", "),

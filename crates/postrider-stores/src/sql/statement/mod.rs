@@ -4,6 +4,7 @@ mod claim;
 mod dead;
 mod insert;
 mod settle;
+pub(crate) mod stream;
 #[cfg(test)]
 mod tests;
 mod upkeep;
@@ -179,7 +180,7 @@ impl Writer<'_> {
                 publishing,
                 ..
             } => is_one_of(&of(alias, column), &[pending, failed, publishing]),
-            State::Delete => "true".into(),
+            State::Delete | State::Append { .. } => "true".into(),
         }
     }
 
@@ -231,7 +232,7 @@ impl Writer<'_> {
             State::Status { column, dead, .. } => {
                 format!("{} = {}", of(alias, column), literal(dead))
             }
-            State::Delete => "t.dead".into(),
+            State::Delete | State::Append { .. } => "t.dead".into(),
         }
     }
 

@@ -11,7 +11,9 @@ impl Writer<'_> {
         let mine = (self.dialect.among)(&self.id("o"), 1, &self.id_list());
         let clock = self.dialect.clock;
         let set = match &self.layout.state {
-            State::Delete => return format!("DELETE FROM {} AS o WHERE {mine}", self.name()),
+            State::Delete | State::Append { .. } => {
+                return format!("DELETE FROM {} AS o WHERE {mine}", self.name());
+            }
             State::Timestamp { published_at } => format!("{} = {clock}", published_at.quoted()),
             State::Flag {
                 published,
@@ -52,7 +54,7 @@ impl Writer<'_> {
         match &self.layout.state {
             State::Timestamp { .. } => self.settle_failed_by_attempts(),
             State::Status { .. } => self.settle_failed_by_status(),
-            State::Flag { .. } | State::Delete => self.settle_failed_aside(),
+            State::Flag { .. } | State::Delete | State::Append { .. } => self.settle_failed_aside(),
         }
     }
 

@@ -43,6 +43,11 @@ pub trait StoreWorld: Send + Sync {
     /// Whether published records stay until they are purged.
     fn keeps_published(&self) -> bool;
 
+    /// Whether published records are purged one by one, and not a segment at a time.
+    fn purges_single_records(&self) -> bool {
+        true
+    }
+
     /// Whether a dropped claim is free at once, and not only when its lease ends.
     fn frees_dropped_claims(&self) -> bool;
 }
