@@ -13,6 +13,7 @@ pub mod inbox;
 pub mod layout;
 pub mod opening;
 pub mod operate;
+pub mod readback;
 pub mod record;
 pub mod routing;
 pub mod store;
@@ -32,6 +33,7 @@ pub use inbox::{
 };
 pub use layout::{Layout, LayoutError, Ordering};
 pub use opening::{OpenError, Opened, Opening};
+pub use readback::{KeptMessage, Readback, ReadbackError, Reading};
 pub use record::Record;
 pub use routing::{EventPayload, Route, RouteError, Router, Routes};
 pub use store::{
