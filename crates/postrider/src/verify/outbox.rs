@@ -81,7 +81,8 @@ impl Verify {
             let any = self.records.find(&RecordFilter::default(), None, 1).await?;
             outbox.sample = any.items.into_iter().next().map(|record| record.id);
         }
-        outbox.waiting = self.count(RecordState::Pending).await?;
+        outbox.waiting =
+            self.count(RecordState::Pending).await? + self.count(RecordState::Waiting).await?;
         outbox.dead = self.count(RecordState::Dead).await?;
         Ok(outbox)
     }
