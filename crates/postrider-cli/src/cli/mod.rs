@@ -2,6 +2,7 @@
 
 mod check;
 mod cleanup;
+mod completions;
 mod dead;
 mod init;
 mod layouts;
@@ -40,6 +41,10 @@ enum Verb {
     Cleanup(cleanup::Args),
     /// List the layouts that come with Postrider, or show one
     Layouts(layouts::Args),
+    /// Print a completion script for a shell
+    Completions(completions::CompletionsArgs),
+    /// Print the man page, or write a page for each verb
+    Man(completions::ManArgs),
 }
 
 impl Cli {
@@ -55,6 +60,8 @@ impl Cli {
             Verb::Dead(args) => dead::run(args).await,
             Verb::Cleanup(args) => cleanup::run(args).await,
             Verb::Layouts(args) => layouts::run(args),
+            Verb::Completions(args) => completions::completions(&args),
+            Verb::Man(args) => completions::man(&args),
         }
     }
 }

@@ -9,6 +9,7 @@ mod admin;
 mod binary;
 mod check;
 mod cleanup;
+mod completions;
 mod config;
 mod dead;
 mod init;
