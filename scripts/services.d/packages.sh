@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2154,SC2164  # sourced by scripts/services, under its set -e
-# Debian packages: the servers, and what the Rust build links against or runs.
+# Debian packages: the servers, the browser, and what the Rust build links against or runs.
 
 has() { command -v "$1" >/dev/null; }
 has_library() { has pkg-config && pkg-config --exists "$1"; }
@@ -14,6 +14,8 @@ missing_packages() {
   redis_installed || echo redis-server
   has java || echo default-jre-headless
   has mvn || echo maven
+  has chromium || echo chromium
+  has chromedriver || echo chromium-driver
 }
 
 packages_install() {
