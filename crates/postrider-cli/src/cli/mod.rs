@@ -4,6 +4,7 @@ mod check;
 mod cleanup;
 mod completions;
 mod dead;
+mod healthcheck;
 mod init;
 mod layouts;
 mod relay;
@@ -35,6 +36,8 @@ enum Verb {
     Check(check::Args),
     /// Count what waits and what is dead, from the tables; no relay is needed
     Status(status::Args),
+    /// Ask the relay on this machine how it is; exit code 1 when it is not well
+    Healthcheck(healthcheck::Args),
     /// Look at dead records, resend or discard them
     Dead(dead::Args),
     /// Delete published records that are old enough
@@ -57,6 +60,7 @@ impl Cli {
             Verb::Init(args) => init::run(args).await,
             Verb::Check(args) => check::run(args).await,
             Verb::Status(args) => status::run(args).await,
+            Verb::Healthcheck(args) => healthcheck::run(args).await,
             Verb::Dead(args) => dead::run(args).await,
             Verb::Cleanup(args) => cleanup::run(args).await,
             Verb::Layouts(args) => layouts::run(args),
