@@ -52,13 +52,13 @@ mod debezium_by_key {
 
 mod native {
     use super::*;
-    postrider_testkit::store_conformance!(world("native", NONE), records hold);
+    postrider_testkit::store_conformance!(world("native", NONE), records dead unordered hold);
 }
 
 /// As many groups as a test of shares needs.
 mod native_by_key {
     use super::*;
-    postrider_testkit::store_conformance!(world("native", "state = { groups = 4 }"), records order hold);
+    postrider_testkit::store_conformance!(world("native", "state = { groups = 4 }"), records dead order hold);
 }
 
 /// Small integers, a flag that may be NULL, bytes, a time without a zone, keys that may be NULL, and names

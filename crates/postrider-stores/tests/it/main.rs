@@ -13,6 +13,7 @@ mod parked;
 mod redis;
 mod refusal;
 mod schema;
+mod stream;
 mod transactions;
 mod upkeep;
 mod wake;

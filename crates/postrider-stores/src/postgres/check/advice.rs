@@ -1,10 +1,9 @@
 //! What works, but not as well as it could.
 
 use postrider_core::layout::{Identifier, State};
-use postrider_core::{OnDead, Ordering};
+use postrider_core::{Finding, Level, OnDead, Ordering};
 use sqlx::PgPool;
 
-use super::{Finding, Level};
 use crate::postgres::outbox::writer;
 use crate::postgres::{Inner, shape};
 use crate::sql::statement::{Writer, claim_index, troubled_index};
@@ -14,7 +13,8 @@ pub(super) async fn findings(inner: &Inner, table: &Table) -> Result<Vec<Finding
     let options = &inner.options;
     let writer = writer(options, table);
     let mut findings = Vec::new();
-    if !shape::has_claim_index(&inner.pool, &writer).await? {
+    let appends = matches!(options.layout.state, State::Append { .. });
+    if !appends && !shape::has_claim_index(&inner.pool, &writer).await? {
         let message = format!(
             "no index on {} holds the pending records in order: every claim sorts the whole backlog",
             table.full_name

@@ -76,6 +76,17 @@ pub(super) async fn write(
             .await
             .map_err(&failed)?;
     }
+    for advance in &settlement.advances {
+        let (saved, here) = (&advance.progress.timeline, &opened.here.timeline);
+        if saved != here {
+            tracing::warn!(
+                table = inner.name(),
+                saved,
+                here,
+                "database has a new timeline: a standby was promoted or a backup recovered; reading goes on"
+            );
+        }
+    }
     if !settlement.advances.is_empty() {
         let advance = bind_advances(query(&statements.advance), &opened, settlement);
         expect(inner, &mut opened, advance, settlement.advances.len()).await?;

@@ -3,12 +3,10 @@
 
 use postrider_core::StoreError;
 
-use super::Stream;
 use super::open::Here;
 use super::progress::{self, Progress};
+use super::{Stream, anchor};
 use crate::postgres::Inner;
-use crate::postgres::error::store_error;
-use crate::postgres::outbox::query;
 
 const REMEDY: &str = "nothing is lost, and nothing is published until `postrider stream re-anchor` has been run for this outbox";
 
@@ -31,14 +29,8 @@ pub(super) fn check(inner: &Inner, progress: &Progress, here: &Here) -> Result<(
 
 /// The same for all groups, outside of a claim.
 pub(super) async fn check_standing(inner: &Inner, stream: &Stream) -> Result<(), StoreError> {
-    let failed = store_error("look at the database's history", &inner.name());
-    let look = query(&stream.statements.look).fetch_one(&inner.pool).await;
-    let look = look.map_err(&failed)?;
-    let here = Here::of(&look).map_err(&failed)?;
-    let groups: Vec<i32> = (0..stream.groups)
-        .filter_map(|group| i32::try_from(group).ok())
-        .collect();
-    for progress in progress::standing(inner, stream, groups).await? {
+    let here = anchor::here(inner, stream).await?;
+    for progress in progress::standing(inner, stream).await? {
         check(inner, &progress, &here)?;
     }
     Ok(())

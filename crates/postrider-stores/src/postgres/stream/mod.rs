@@ -4,6 +4,7 @@
 //! Between claim and settle the transaction holds no lock on the outbox: what reading took is given back by rolling back
 //! to a savepoint, so that a segment can be emptied while somebody publishes.
 
+mod anchor;
 mod gather;
 mod held;
 mod history;
@@ -13,6 +14,7 @@ mod segments;
 mod settlement;
 mod upkeep;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -32,6 +34,7 @@ use open::Opened;
 use progress::Chunk;
 use settlement::Settlement;
 
+pub use anchor::{Anchored, GroupStatus};
 pub(super) use segments::purge;
 pub(super) use upkeep::backlog;
 
@@ -134,7 +137,7 @@ async fn round(inner: &Arc<Inner>, ready: &Arc<Ready>, want: Want) -> Result<Rou
     let mut parked = Vec::new();
     if opened.troubled {
         troubled = due(inner, ready, &mut opened, want.limit).await?;
-        parked = parked_keys(inner, ready, &mut opened, &chunks).await?;
+        parked = parked_keys(inner, ready, &mut opened, &chunks, &troubled).await?;
     }
     opened.end_reading().await.map_err(&failed)?;
     let gathered = gather(chunks, troubled, &parked, want.limit);
@@ -184,12 +187,13 @@ async fn due(
     Ok(records)
 }
 
-/// Keys of which an earlier record waits or is dead, so that these have to wait behind it.
+/// Keys of which an earlier record is kept aside and is not in this claim, so that these have to wait behind it.
 async fn parked_keys(
     inner: &Inner,
     ready: &Ready,
     opened: &mut Opened,
     chunks: &[Chunk],
+    troubled: &[Record],
 ) -> Result<Vec<MessageKey>, StoreError> {
     if inner.options.layout.ordering == Ordering::None {
         return Ok(Vec::new());
@@ -210,8 +214,20 @@ async fn parked_keys(
         .fetch_all(opened.tx.connection())
         .await
         .map_err(&failed)?;
-    rows.iter()
-        .map(|row| row.try_get::<String, _>(0).map(MessageKey::from))
-        .collect::<Result<_, _>>()
-        .map_err(&failed)
+    let mut claimed: HashMap<&str, i64> = HashMap::new();
+    let keys = troubled
+        .iter()
+        .filter_map(|record| record.key.as_ref()?.as_str());
+    for key in keys {
+        *claimed.entry(key).or_default() += 1;
+    }
+    let mut parked = Vec::new();
+    for row in rows {
+        let key: String = row.try_get(0).map_err(&failed)?;
+        let aside: i64 = row.try_get(1).map_err(&failed)?;
+        if claimed.get(key.as_str()) != Some(&aside) {
+            parked.push(key.into());
+        }
+    }
+    Ok(parked)
 }

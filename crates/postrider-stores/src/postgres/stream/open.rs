@@ -51,8 +51,8 @@ pub(super) async fn open(
     );
     for statement in [
         lock_lanes(&inner.options.layout, &wanted).as_str(),
-        &stream.statements.look,
         "SAVEPOINT postrider_read",
+        &stream.statements.look,
     ] {
         text.push_str("; ");
         text.push_str(statement);

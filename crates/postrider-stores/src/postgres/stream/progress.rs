@@ -86,11 +86,10 @@ pub(super) async fn read(
 }
 
 /// Where every group stands, its next records unread.
-pub(super) async fn standing(
-    inner: &Inner,
-    stream: &Stream,
-    groups: Vec<i32>,
-) -> Result<Vec<Progress>, StoreError> {
+pub(super) async fn standing(inner: &Inner, stream: &Stream) -> Result<Vec<Progress>, StoreError> {
+    let groups: Vec<i32> = (0..stream.groups)
+        .filter_map(|group| i32::try_from(group).ok())
+        .collect();
     let failed = store_error("read the stream's progress", &inner.name());
     let rows = query(&stream.statements.read)
         .bind(groups.clone())

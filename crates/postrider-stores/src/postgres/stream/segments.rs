@@ -89,7 +89,6 @@ async fn empty(inner: &Inner, segment: &Segment, keep: Duration) -> Result<u64, 
     {
         return Ok(0);
     }
-    // Beforehand, since nobody may wait while they are counted.
     let count = query(&segment.count).fetch_one(&inner.pool).await;
     let count: i64 = count.and_then(|row| row.try_get(0)).map_err(&failed)?;
     let begin = format!(

@@ -141,3 +141,146 @@ impl<'a> Trouble<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use postrider_core::{EventId, Record, RecordId, Timestamp};
+
+    use super::*;
+    use crate::postgres::stream::gather::gather;
+    use crate::postgres::stream::progress::Chunk;
+
+    fn record(position: i64, key: &str) -> Record {
+        Record {
+            id: RecordId::Int(position),
+            event_id: EventId::from(position.to_string()),
+            event_type: None,
+            aggregate_type: None,
+            aggregate_id: None,
+            topic: None,
+            key: Some(key.to_owned().into()),
+            idempotency_key: None,
+            version: None,
+            payload: None,
+            headers: Vec::new(),
+            metadata: None,
+            defect: None,
+            created_at: Timestamp::from_micros(0),
+            attempts: 0,
+        }
+    }
+
+    fn progress(group: i32) -> Progress {
+        Progress {
+            group,
+            version: 1,
+            epoch: 0,
+            position: 0,
+            from: "3:3:".into(),
+            from_low: 0,
+            to: "9:9:".into(),
+            to_low: 0,
+            to_high: 100,
+            fresh: true,
+            is_ahead: false,
+            system: None,
+            timeline: "1".into(),
+        }
+    }
+
+    fn chunk(group: i32, positions: &[i64], more: bool) -> Chunk {
+        Chunk {
+            progress: progress(group),
+            records: positions
+                .iter()
+                .map(|position| record(*position, &format!("k{position}")))
+                .collect(),
+            more,
+        }
+    }
+
+    const RETRY: Fate = Fate::Retry {
+        attempts: 1,
+        after: Duration::ZERO,
+        error: String::new(),
+    };
+
+    /// What is reached per group, and the positions that are copied.
+    fn outcome(gathered: &Gathered, fates: &[Fate]) -> (Vec<(i32, Reached)>, Vec<i64>) {
+        let settlement = Settlement::new(gathered, fates, 0);
+        let advances = settlement.advances.iter();
+        (
+            advances
+                .map(|advance| (advance.progress.group, advance.to))
+                .collect(),
+            settlement.copies.iter().map(|copy| copy.position).collect(),
+        )
+    }
+
+    #[test]
+    fn what_is_let_go_at_the_end_stays_in_the_stream() {
+        let gathered = gather(vec![chunk(0, &[1, 2, 3], false)], Vec::new(), &[], 10);
+        let fates = [Fate::Published, RETRY, Fate::Released];
+        assert_eq!(
+            outcome(&gathered, &fates),
+            (vec![(0, Reached::Position(2))], vec![2])
+        );
+    }
+
+    #[test]
+    fn what_is_let_go_among_others_is_copied() {
+        let gathered = gather(vec![chunk(0, &[1, 2, 3], false)], Vec::new(), &[], 10);
+        let fates = [Fate::Published, Fate::Released, Fate::Published];
+        assert_eq!(
+            outcome(&gathered, &fates),
+            (vec![(0, Reached::End)], vec![2])
+        );
+    }
+
+    #[test]
+    fn a_parked_key_is_copied_without_being_published() {
+        let chunks = vec![chunk(0, &[1, 2], false)];
+        let gathered = gather(chunks, Vec::new(), &["k2".to_owned().into()], 10);
+        assert_eq!(gathered.records.len(), 1);
+        let fates = [Fate::Published];
+        assert_eq!(
+            outcome(&gathered, &fates),
+            (vec![(0, Reached::End)], vec![2])
+        );
+        assert_eq!(
+            outcome(&gathered, &[Fate::Released]),
+            (Vec::new(), Vec::new())
+        );
+    }
+
+    /// Records of other groups filled the claim: this group has moved nowhere, and is not done.
+    #[test]
+    fn a_group_that_was_crowded_out_stays_where_it_is() {
+        let mut second = chunk(1, &[3, 4], false);
+        second.progress.fresh = false;
+        let gathered = gather(vec![chunk(0, &[1, 2], false), second], Vec::new(), &[], 2);
+        let fates = [Fate::Published, Fate::Published];
+        assert_eq!(
+            outcome(&gathered, &fates),
+            (vec![(0, Reached::End)], Vec::new())
+        );
+    }
+
+    #[test]
+    fn a_difference_that_has_more_is_not_done() {
+        let gathered = gather(vec![chunk(0, &[1, 2], true)], Vec::new(), &[], 2);
+        let fates = [Fate::Published, Fate::Published];
+        assert_eq!(
+            outcome(&gathered, &fates),
+            (vec![(0, Reached::Position(2))], Vec::new())
+        );
+    }
+
+    #[test]
+    fn an_empty_read_is_saved_only_when_much_was_drawn_since() {
+        let gathered = gather(vec![chunk(0, &[], false)], Vec::new(), &[], 2);
+        assert!(Settlement::new(&gathered, &[], SLACK).is_empty());
+        let settlement = Settlement::new(&gathered, &[], SLACK + 1);
+        assert!(!settlement.is_empty() && !settlement.moves);
+    }
+}

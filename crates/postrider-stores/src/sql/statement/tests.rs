@@ -5,21 +5,23 @@ use std::path::Path;
 use std::time::Duration;
 
 use postrider_core::layout::PRESETS;
-use postrider_core::{Event, Layout, OnDead, Routes, Timestamp};
+use postrider_core::{
+    Event, Layout, OnDead, RecordFilter, RecordId, RecordState, Routes, Timestamp,
+};
 
 use super::*;
 use crate::sql::dialect::POSTGRES;
 use crate::sql::draft::{Drafting, Trace};
 use crate::sql::table::Column;
 
-const RULES: Rules = Rules {
+pub(super) const RULES: Rules = Rules {
     max_attempts: 25,
     on_dead: OnDead::Park,
     lease: Duration::from_secs(60),
 };
 
 /// A table as `init` makes it for a preset, as far as statements care.
-fn table(layout: &Layout) -> Table {
+pub(super) fn table(layout: &Layout) -> Table {
     let column = |name: &str, kind, sql_type: &str| Column {
         name: name.into(),
         kind,
@@ -36,7 +38,7 @@ fn table(layout: &Layout) -> Table {
     let columns = &layout.columns;
     let mut table = Table::unseen(&layout.table);
     let uuid_key = layout.name == "packfinderz";
-    let id_kind = if layout.name == "gopipe" {
+    let id_kind = if ["gopipe", "native"].contains(&layout.name.as_str()) {
         (Kind::Int, "bigint")
     } else {
         (Kind::Uuid, "uuid")
@@ -105,7 +107,7 @@ fn event(layout: &Layout) -> Event {
     }
 }
 
-fn insert_text(layout: &Layout, table: &Table) -> String {
+pub(super) fn insert_text(layout: &Layout, table: &Table) -> String {
     let trace = Trace {
         trace_id: "t".into(),
         traceparent: "00-t-s-01".into(),
@@ -125,7 +127,8 @@ fn insert_text(layout: &Layout, table: &Table) -> String {
 
 #[test]
 fn statements_are_as_they_were() {
-    for preset in PRESETS {
+    // What is only appended to has statements of its own.
+    for preset in PRESETS.into_iter().filter(|preset| *preset != "native") {
         for ordering in ["key", "none"] {
             if preset == "gopipe" && ordering == "key" {
                 continue; // It has no key.
@@ -149,12 +152,48 @@ fn statements_are_as_they_were() {
                 &name("purge"),
                 statements.purge.as_deref().unwrap_or("-- nothing to purge"),
             );
-            compare(&name("dead_list"), &statements.dead.list);
-            compare(&name("dead_resend"), &statements.dead.resend);
-            compare(&name("dead_discard"), &statements.dead.discard);
+            compare(&name("dead_lock"), &statements.dead.lock);
+            compare(&name("dead_resend"), &change_text(&statements.dead.resend));
+            compare(
+                &name("dead_discard"),
+                &change_text(&statements.dead.discard),
+            );
+            let find = writer.find("o", &whole_filter(), Some(&cursor(&layout)), 50);
+            compare(&name("find"), &find.text);
+            let everything = RecordFilter::default();
+            let read = writer.read(&statements.selection, "o", &everything, None, 50);
+            compare(&name("read"), &read.text);
+            let parked = writer.parked("o", 50).map(|question| question.text);
+            let parked = parked.unwrap_or_else(|| "-- no order is kept".into());
+            compare(&name("parked"), &parked);
             compare(&name("insert"), &insert_text(&layout, &table));
         }
     }
+}
+
+pub(super) fn change_text(change: &Change) -> String {
+    let texts: Vec<&str> = [&change.outbox, &change.troubles]
+        .into_iter()
+        .filter_map(|text| text.as_deref())
+        .collect();
+    texts.join(";\n")
+}
+
+pub(super) fn whole_filter() -> RecordFilter {
+    RecordFilter {
+        state: Some(RecordState::Waiting),
+        ids: vec![RecordId::Int(7)],
+        event_type: Some("order_created".into()),
+        key: Some("k".into()),
+        topic: Some("orders".into()),
+        error: Some("broker".into()),
+        since: Some(Timestamp::from_micros(1)),
+        until: Some(Timestamp::from_micros(2)),
+    }
+}
+
+fn cursor(layout: &Layout) -> Vec<String> {
+    vec!["v".into(); layout.order.len()]
 }
 
 pub(crate) fn compare(name: &str, text: &str) {

@@ -11,10 +11,13 @@
 //! (The sequence as it stood just before `from` would not do: transactions that run above `xmax` may have drawn from it
 //! already, and no snapshot names them.)
 
+mod anchor;
 mod operate;
 mod read;
 mod segments;
 mod settle;
+#[cfg(test)]
+mod tests;
 mod troubles;
 
 use std::sync::Arc;
@@ -25,6 +28,7 @@ use postrider_core::{OnDead, Ordering};
 use super::{Writer, of, suffixed};
 use crate::sql::selection::Selection;
 
+pub(crate) use anchor::Anchor;
 pub(crate) use segments::{SEGMENT_BITS, SEGMENTS, Segment, segment};
 
 /// Every statement of a stream. Comments give the parameters.
@@ -38,7 +42,7 @@ pub(crate) struct Stream {
     pub read: Arc<str>,
     /// groups, limit, how many groups there are → records that failed and are due, with attempts and group.
     pub due: Arc<str>,
-    /// keys → those that have to wait for an earlier record.
+    /// keys → those of which records are kept aside that later ones must not overtake, and how many.
     pub parked: Arc<str>,
     /// See `settle.rs`.
     pub advance: Arc<str>,
@@ -51,6 +55,7 @@ pub(crate) struct Stream {
     /// → pending, microseconds of the oldest or NULL, dead.
     pub backlog: Arc<str>,
     pub segments: segments::Statements,
+    pub anchor: Anchor,
 }
 
 /// The tables of a stream beside its outbox.
@@ -74,22 +79,40 @@ pub(crate) fn beside(outbox: &TableName) -> Beside {
 }
 
 impl Writer<'_> {
-    /// For layouts that append. `knows_system`: whether the database says which it is.
-    pub(crate) fn stream(&self, knows_system: bool) -> Option<Stream> {
+    fn stream_writer(&self) -> Option<StreamWriter<'_>> {
         let State::Append { xid, .. } = &self.layout.state else {
             return None;
         };
-        let selection = Selection::new(self.layout, self.table, self.dialect);
-        let stream = StreamWriter {
+        Some(StreamWriter {
             writer: self,
             xid,
             beside: beside(&self.layout.table),
-            selection: &selection,
-            knows_system,
-        };
+            selection: Selection::new(self.layout, self.table, self.dialect),
+        })
+    }
+
+    /// Every record that there is, in the outbox or as a copy, with `settled`, `dead`, `attempts`, `last_error` and
+    /// `next_attempt_at`.
+    pub(super) fn stream_records(&self) -> Option<String> {
+        Some(self.stream_writer()?.records())
+    }
+
+    /// $1 ids.
+    pub(super) fn stream_resend(&self) -> Option<String> {
+        Some(self.stream_writer()?.resend())
+    }
+
+    /// $1 ids.
+    pub(super) fn stream_discard(&self) -> Option<String> {
+        Some(self.stream_writer()?.discard())
+    }
+
+    /// For layouts that append. `knows_system`: whether the database says which it is.
+    pub(crate) fn stream(&self, knows_system: bool) -> Option<Stream> {
+        let stream = self.stream_writer()?;
         Some(Stream {
             groups: stream.groups().into(),
-            look: stream.look().into(),
+            look: stream.look(knows_system).into(),
             read: stream.read().into(),
             due: stream.due().into(),
             parked: stream.parked().into(),
@@ -99,6 +122,7 @@ impl Writer<'_> {
             retry: stream.retry().into(),
             backlog: stream.backlog().into(),
             segments: stream.segments(),
+            anchor: stream.anchor(),
         })
     }
 }
@@ -108,8 +132,7 @@ struct StreamWriter<'a> {
     writer: &'a Writer<'a>,
     xid: &'a Identifier,
     beside: Beside,
-    selection: &'a Selection,
-    knows_system: bool,
+    selection: Selection,
 }
 
 impl StreamWriter<'_> {

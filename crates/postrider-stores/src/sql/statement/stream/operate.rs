@@ -54,4 +54,52 @@ impl StreamWriter<'_> {
             age = (self.writer.dialect.micros_between)("min(made)", self.writer.dialect.clock),
         )
     }
+
+    /// A record that was copied is what its copy says. Copies outlive the segments of their records.
+    pub(super) fn records(&self) -> String {
+        let columns = self.record_columns();
+        let list = |alias: &str| -> String {
+            let names = columns.iter().map(|column| of(alias, column));
+            names.collect::<Vec<_>>().join(", ")
+        };
+        format!(
+            "(SELECT {own}, {settled} AS settled, false AS dead, 0 AS attempts, NULL::text AS last_error, \
+             NULL::timestamptz AS next_attempt_at\nFROM {outbox} AS o JOIN ({standing}) AS p ON {mine}\n\
+             WHERE NOT EXISTS (SELECT FROM {troubles} AS c WHERE {copied} = {position})\n\
+             UNION ALL SELECT {copies}, false, c.dead, c.attempts, c.last_error, c.next_attempt_at FROM {troubles} AS c)",
+            own = list("o"),
+            settled = self.settled(),
+            outbox = self.outbox(),
+            standing = self.standing(),
+            mine = self.mine(),
+            troubles = self.troubles(),
+            copied = self.position("c"),
+            position = self.position("o"),
+            copies = list("c"),
+        )
+    }
+
+    pub(super) fn resend(&self) -> String {
+        format!(
+            "UPDATE {} AS o SET attempts = 0, dead = false, next_attempt_at = {}, last_error = {} WHERE {}",
+            self.troubles(),
+            self.writer.dialect.now,
+            self.writer.resent("o.last_error", None),
+            self.among(),
+        )
+    }
+
+    /// The record goes with its copy, or it would look published.
+    pub(super) fn discard(&self) -> String {
+        format!(
+            "WITH copies AS (DELETE FROM {} AS o WHERE {among})\nDELETE FROM {} AS o WHERE {among}",
+            self.troubles(),
+            self.outbox(),
+            among = self.among(),
+        )
+    }
+
+    fn among(&self) -> String {
+        (self.writer.dialect.among)(&self.position("o"), 1, "int8")
+    }
 }

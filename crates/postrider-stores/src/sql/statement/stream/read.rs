@@ -12,8 +12,8 @@ impl StreamWriter<'_> {
 
     /// Its value of the sequence is a lower bound for what later transactions draw, so this comes before anything
     /// that gives the claim a transaction number.
-    pub(super) fn look(&self) -> String {
-        let system = if self.knows_system {
+    pub(super) fn look(&self, knows_system: bool) -> String {
+        let system = if knows_system {
             "(SELECT system_identifier::text FROM pg_control_system())"
         } else {
             "NULL::text"

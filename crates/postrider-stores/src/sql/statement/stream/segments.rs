@@ -34,6 +34,7 @@ pub(crate) struct Segment {
     /// microseconds to keep → whether all in it is old enough and settled, and it is not the one that is written to.
     pub over: Arc<str>,
     pub lock: Arc<str>,
+    /// → about how many records it holds: positions that were rolled back count too.
     pub count: Arc<str>,
     pub empty: Arc<str>,
 }
@@ -48,8 +49,7 @@ impl StreamWriter<'_> {
         Statements {
             each: (0..SEGMENTS).map(|number| self.segment(number)).collect(),
             current: format!(
-                "SELECT ({}) >> {SEGMENT_BITS} FROM {} AS q",
-                self.drawn("q"),
+                "SELECT q.last_value >> {SEGMENT_BITS} FROM {} AS q",
                 self.sequence()
             )
             .into(),
@@ -75,7 +75,11 @@ impl StreamWriter<'_> {
             filled: format!("SELECT EXISTS (SELECT FROM {name})").into(),
             over: self.over(&name, number).into(),
             lock: format!("LOCK TABLE ONLY {name} IN ACCESS EXCLUSIVE MODE").into(),
-            count: format!("SELECT count(*) FROM ONLY {name}").into(),
+            count: format!(
+                "SELECT coalesce(max({id}) - min({id}) + 1, 0) FROM ONLY {name} AS o",
+                id = self.position("o")
+            )
+            .into(),
             empty: format!("TRUNCATE ONLY {name}").into(),
             table,
         }
@@ -87,15 +91,16 @@ impl StreamWriter<'_> {
         format!(
             "SELECT coalesce((SELECT {created_at} <= {keep} FROM {segment} AS o ORDER BY {position} DESC LIMIT 1), false)\n\
              AND NOT EXISTS (SELECT FROM ({standing}) AS p CROSS JOIN {segment} AS o\n  \
-             WHERE {xid} >= pg_snapshot_xmin(p.from_snapshot) AND NOT pg_visible_in_snapshot({xid}, p.from_snapshot))\n\
+             WHERE {xid} >= pg_snapshot_xmin(p.from_snapshot) AND {mine}\n  \
+             AND NOT pg_visible_in_snapshot({xid}, p.from_snapshot))\n\
              AND EXISTS (SELECT FROM {progress})\n\
-             AND (SELECT (({drawn}) >> {SEGMENT_BITS}) % {SEGMENTS} <> {number} FROM {sequence} AS q)",
+             AND (SELECT (q.last_value >> {SEGMENT_BITS}) % {SEGMENTS} <> {number} FROM {sequence} AS q)",
             created_at = of("o", &self.writer.layout.columns.created_at),
             position = self.position("o"),
             standing = self.standing(),
             xid = self.xid("o"),
+            mine = self.mine(),
             progress = self.progress(),
-            drawn = self.drawn("q"),
             sequence = self.sequence(),
         )
     }

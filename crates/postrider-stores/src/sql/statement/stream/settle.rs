@@ -68,7 +68,7 @@ impl StreamWriter<'_> {
     }
 
     /// The columns of a record that its copy has too.
-    fn record_columns(&self) -> Vec<&postrider_core::layout::Identifier> {
+    pub(super) fn record_columns(&self) -> Vec<&postrider_core::layout::Identifier> {
         let columns = &self.writer.layout.columns;
         let mut names = vec![&columns.id];
         let more = [

@@ -37,12 +37,12 @@ impl StreamWriter<'_> {
     /// $1 keys.
     pub(super) fn parked(&self) -> String {
         let Some(key) = &self.writer.layout.columns.key else {
-            return "SELECT NULL::text WHERE false".into();
+            return "SELECT NULL::text, 0::int8 WHERE false".into();
         };
         let alive = if self.parks() { "" } else { " AND NOT o.dead" };
         let key = super::of("o", key);
         format!(
-            "SELECT DISTINCT {key}::text FROM {} AS o WHERE {key} = ANY($1::text[]){alive}",
+            "SELECT {key}::text, count(*) FROM {} AS o WHERE {key} = ANY($1::text[]){alive} GROUP BY 1",
             self.troubles(),
         )
     }
