@@ -7,6 +7,7 @@ pub(crate) mod fit;
 pub(crate) mod inbox;
 pub(crate) mod json;
 pub(crate) mod parked;
+pub(crate) mod presets;
 pub(crate) mod selection;
 pub(crate) mod statement;
 pub(crate) mod table;
@@ -17,3 +18,9 @@ pub(crate) const LANES: u32 = 32;
 
 /// Where retries and deaths are kept for tables that have no columns for them.
 pub(crate) const TROUBLES: &str = "postrider_troubles";
+
+/// A duration in microseconds. For ever is a thousand years: calendars have an end, and numbers too.
+pub(crate) fn micros_of(duration: std::time::Duration) -> i64 {
+    const YEARS_1000: i64 = 1000 * 365 * 24 * 60 * 60 * 1_000_000;
+    i64::try_from(duration.as_micros()).map_or(YEARS_1000, |micros| micros.min(YEARS_1000))
+}

@@ -2,51 +2,15 @@
 //! here is what makes claims refuse to start.
 
 mod advice;
-mod structure;
 
 use postrider_core::StoreError;
 
 use super::error::store_error;
-use super::{Inner, Options, shape};
-use crate::sql::table::Table;
+use super::{Inner, shape};
+use crate::sql::dialect::POSTGRES;
+use crate::structure;
 
-/// How bad a finding is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// The relay cannot work.
-    Error,
-    /// It works, but slowly or with fewer promises.
-    Warning,
-    /// Worth knowing.
-    Note,
-}
-
-/// Something that was found in a table or its database.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
-    pub level: Level,
-    /// The table, column or setting.
-    pub subject: String,
-    pub message: String,
-    /// What to do about it: a statement or a command where there is one.
-    pub remedy: Option<String>,
-}
-
-impl Finding {
-    fn new(level: Level, subject: impl Into<String>, message: impl Into<String>) -> Self {
-        Self {
-            level,
-            subject: subject.into(),
-            message: message.into(),
-            remedy: None,
-        }
-    }
-
-    fn remedy(mut self, remedy: impl Into<String>) -> Self {
-        self.remedy = Some(remedy.into());
-        self
-    }
-}
+pub use postrider_core::operate::{Finding, Level};
 
 /// Everything there is to say, the worst first.
 pub(super) async fn findings(inner: &Inner) -> Result<Vec<Finding>, StoreError> {
@@ -56,7 +20,7 @@ pub(super) async fn findings(inner: &Inner) -> Result<Vec<Finding>, StoreError> 
         .await
         .map_err(&failed)?;
     drop(connection);
-    let mut findings = structure::findings(&inner.options, table.as_ref());
+    let mut findings = structure::findings(&inner.options, &POSTGRES, table.as_ref());
     let broken = findings.iter().any(|finding| finding.level == Level::Error);
     if let Some(table) = table.filter(|_| !broken) {
         findings.extend(advice::findings(inner, &table).await.map_err(&failed)?);
@@ -64,20 +28,4 @@ pub(super) async fn findings(inner: &Inner) -> Result<Vec<Finding>, StoreError> 
     findings.extend(advice::settings(&inner.pool).await.map_err(&failed)?);
     findings.sort_by_key(|finding| finding.level);
     Ok(findings)
-}
-
-/// The table if the layout fits it, else why not.
-pub(super) fn fitting(options: &Options, table: Option<Table>) -> Result<Table, StoreError> {
-    let errors: Vec<String> = structure::findings(options, table.as_ref())
-        .into_iter()
-        .filter(|finding| finding.level == Level::Error)
-        .map(|finding| match finding.remedy {
-            Some(remedy) => format!("{}; {remedy}", finding.message),
-            None => finding.message,
-        })
-        .collect();
-    match table {
-        Some(table) if errors.is_empty() => Ok(table),
-        _ => Err(StoreError::Mismatch(errors.join("\n"))),
-    }
 }

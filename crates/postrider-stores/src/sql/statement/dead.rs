@@ -139,7 +139,10 @@ impl Writer<'_> {
     fn resent(&self, error: &str, chars_max: Option<u32>) -> String {
         let now = (self.dialect.cast)(self.dialect.now, "text");
         let chars = chars_max.unwrap_or(1024);
-        format!("left('resent ' || {now} || coalesce(': ' || {error}, ''), {chars})")
+        (self.dialect.left)(
+            &format!("'resent ' || {now} || coalesce(': ' || {error}, '')"),
+            chars,
+        )
     }
 
     fn bound_id(&self) -> String {

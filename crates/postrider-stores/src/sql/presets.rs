@@ -4,11 +4,10 @@
 use postrider_core::Layout;
 use postrider_core::layout::{Identifier, State, TableName};
 
-use super::enum_type;
-use crate::postgres::Options;
-use crate::postgres::outbox::writer;
+use super::dialect::Dialect;
+use crate::options::Options;
 use crate::sql::inbox::{InboxLayout, create};
-use crate::sql::statement::{claim_index, literal, suffixed, troubled_index};
+use crate::sql::statement::{claim_index, literal, suffixed, troubled_index, troubles_table};
 use crate::sql::table::Table;
 
 const AGGREGATE_TYPES: &[&str] = &[
@@ -44,23 +43,31 @@ const EVENT_TYPES: &[&str] = &[
 ];
 
 /// The statements that create a preset's table and what it cannot be without; none for others.
-pub(super) fn table(layout: &Layout) -> Vec<String> {
+pub(crate) fn table(layout: &Layout, dialect: &Dialect) -> Vec<String> {
     match layout.name.as_str() {
-        "packfinderz" => packfinderz(layout),
-        "talkie" => talkie(layout),
-        "polyshop" => polyshop(layout),
-        "gopipe" => gopipe(layout),
-        "debezium" => debezium(layout),
+        "packfinderz" => packfinderz(layout, dialect),
+        "talkie" => talkie(layout, dialect),
+        "polyshop" => polyshop(layout, dialect),
+        "gopipe" => gopipe(layout, dialect),
+        "debezium" => debezium(layout, dialect),
         _ => Vec::new(),
     }
 }
 
-fn packfinderz(layout: &Layout) -> Vec<String> {
+fn packfinderz(layout: &Layout, dialect: &Dialect) -> Vec<String> {
     let columns = &layout.columns;
-    let (event_type, create_event_type) = enum_type(&layout.table, "event_type_enum", EVENT_TYPES);
-    let (aggregate_type, create_aggregate_type) =
-        enum_type(&layout.table, "aggregate_type_enum", AGGREGATE_TYPES);
-    let mut table = Create::new(layout);
+    let mut statements = Vec::new();
+    let mut word = |name, words| {
+        if !dialect.describes {
+            return "text".to_owned();
+        }
+        let (name, create) = enum_type(&layout.table, name, words);
+        statements.push(create);
+        name
+    };
+    let event_type = word("event_type_enum", EVENT_TYPES);
+    let aggregate_type = word("aggregate_type_enum", AGGREGATE_TYPES);
+    let mut table = Create::new(layout, dialect);
     table.column(&columns.id, "uuid PRIMARY KEY");
     table.maybe(&columns.event_type, &format!("{event_type} NOT NULL"));
     table.maybe(
@@ -71,7 +78,7 @@ fn packfinderz(layout: &Layout) -> Vec<String> {
     table.column(&columns.payload, "jsonb NOT NULL");
     table.column(&columns.created_at, "timestamptz NOT NULL DEFAULT now()");
     table.state();
-    let mut statements = vec![create_event_type, create_aggregate_type, table.statement()];
+    statements.push(table.statement());
     let published_at = layout.published_at().cloned();
     let both = columns
         .aggregate_type
@@ -88,9 +95,9 @@ fn packfinderz(layout: &Layout) -> Vec<String> {
     statements
 }
 
-fn talkie(layout: &Layout) -> Vec<String> {
+fn talkie(layout: &Layout, dialect: &Dialect) -> Vec<String> {
     let columns = &layout.columns;
-    let mut table = Create::new(layout);
+    let mut table = Create::new(layout, dialect);
     table.column(&columns.id, "uuid PRIMARY KEY DEFAULT gen_random_uuid()");
     table.maybe(&columns.topic, "text NOT NULL");
     table.maybe(&columns.key, "text");
@@ -104,7 +111,7 @@ fn talkie(layout: &Layout) -> Vec<String> {
     let mut comment = None;
     if let (Some(topic), Some(key)) = (&columns.topic, &columns.idempotency_key) {
         table.constraint(format!("UNIQUE ({}, {})", topic.quoted(), key.quoted()));
-        comment = Some(format!(
+        comment = dialect.describes.then(|| format!(
             "COMMENT ON COLUMN {}.{} IS 'An event is recorded once per topic and key; NULL opts out.'",
             layout.table.quoted(),
             key.quoted()
@@ -112,13 +119,13 @@ fn talkie(layout: &Layout) -> Vec<String> {
     }
     let mut statements = vec![table.statement()];
     statements.extend(comment);
-    statements.extend(claim_indexes(layout));
+    statements.extend(claim_indexes(layout, dialect));
     statements
 }
 
-fn polyshop(layout: &Layout) -> Vec<String> {
+fn polyshop(layout: &Layout, dialect: &Dialect) -> Vec<String> {
     let columns = &layout.columns;
-    let mut table = Create::new(layout);
+    let mut table = Create::new(layout, dialect);
     table.column(&columns.id, "uuid PRIMARY KEY DEFAULT gen_random_uuid()");
     table.maybe(&columns.aggregate_id, "text NOT NULL");
     table.maybe(&columns.event_type, "text NOT NULL");
@@ -131,13 +138,13 @@ fn polyshop(layout: &Layout) -> Vec<String> {
     table.state();
     table.maybe(&columns.metadata, "jsonb");
     let mut statements = vec![table.statement()];
-    statements.extend(claim_indexes(layout));
+    statements.extend(claim_indexes(layout, dialect));
     statements
 }
 
-fn gopipe(layout: &Layout) -> Vec<String> {
+fn gopipe(layout: &Layout, dialect: &Dialect) -> Vec<String> {
     let columns = &layout.columns;
-    let mut table = Create::new(layout);
+    let mut table = Create::new(layout, dialect);
     table.column(&columns.id, "bigserial PRIMARY KEY");
     table.column(&columns.created_at, "timestamptz NOT NULL DEFAULT now()");
     table.maybe(&columns.topic, "text NOT NULL");
@@ -146,22 +153,22 @@ fn gopipe(layout: &Layout) -> Vec<String> {
     table.maybe(&columns.headers, "jsonb NOT NULL");
     table.state();
     let mut statements = vec![table.statement()];
-    statements.extend(claim_indexes(layout));
+    statements.extend(claim_indexes(layout, dialect));
     statements.extend(index(layout, &[&columns.created_at]));
-    statements.extend(inbox(&layout.table));
+    statements.extend(inbox(&layout.table, dialect));
     statements
 }
 
 /// gopipe keeps the messages that a subscriber has handled beside its outbox.
-fn inbox(outbox: &TableName) -> [String; 2] {
+fn inbox(outbox: &TableName, dialect: &Dialect) -> [String; 2] {
     let mut layout = InboxLayout::gopipe();
     layout.table = outbox.sibling(layout.table.name);
-    create(&layout)
+    create(&layout, dialect)
 }
 
-fn debezium(layout: &Layout) -> Vec<String> {
+fn debezium(layout: &Layout, dialect: &Dialect) -> Vec<String> {
     let columns = &layout.columns;
-    let mut table = Create::new(layout);
+    let mut table = Create::new(layout, dialect);
     table.column(&columns.id, "uuid PRIMARY KEY");
     table.maybe(&columns.aggregate_type, "varchar(255) NOT NULL");
     table.maybe(&columns.aggregate_id, "varchar(255) NOT NULL");
@@ -173,14 +180,14 @@ fn debezium(layout: &Layout) -> Vec<String> {
     );
     table.state();
     let mut statements = vec![table.statement()];
-    statements.extend(claim_indexes(layout));
+    statements.extend(claim_indexes(layout, dialect));
     statements
 }
 
-fn claim_indexes(layout: &Layout) -> Vec<String> {
+fn claim_indexes(layout: &Layout, dialect: &Dialect) -> Vec<String> {
     let options = Options::new(layout.clone());
     let unseen = Table::unseen(&layout.table);
-    let writer = writer(&options, &unseen);
+    let writer = options.writer(&unseen, dialect);
     let name = layout.table.quoted();
     let indexes = [Some(claim_index(&writer)), troubled_index(&writer)];
     indexes
@@ -212,14 +219,16 @@ fn index(layout: &Layout, columns: &[&Identifier]) -> Option<String> {
 /// A table in the making. A column that plays two roles is made once.
 struct Create<'a> {
     layout: &'a Layout,
+    dialect: &'a Dialect,
     names: Vec<&'a Identifier>,
     lines: Vec<String>,
 }
 
 impl<'a> Create<'a> {
-    fn new(layout: &'a Layout) -> Self {
+    fn new(layout: &'a Layout, dialect: &'a Dialect) -> Self {
         Self {
             layout,
+            dialect,
             names: Vec::new(),
             lines: Vec::new(),
         }
@@ -228,6 +237,7 @@ impl<'a> Create<'a> {
     fn column(&mut self, name: &'a Identifier, definition: &str) {
         if !self.names.contains(&name) {
             self.names.push(name);
+            let definition = self.dialect.defined(definition);
             self.lines.push(format!("{} {definition}", name.quoted()));
         }
     }
@@ -303,5 +313,55 @@ impl<'a> Create<'a> {
             "CREATE TABLE IF NOT EXISTS {table} (\n  {}\n)",
             self.lines.join(",\n  ")
         )
+    }
+}
+
+/// The table of troubles beside an outbox.
+pub(crate) fn troubles(outbox: &TableName, dialect: &Dialect) -> [String; 2] {
+    let table = troubles_table(outbox);
+    let index = suffixed(&table.name, "_key");
+    let columns = dialect.defined(
+        "outbox text NOT NULL,\n  record_id text NOT NULL,\n  key text,\n  \
+         attempts integer NOT NULL,\n  next_attempt_at timestamptz NOT NULL,\n  last_error text,\n  \
+         dead boolean NOT NULL DEFAULT false,\n  created_at timestamptz NOT NULL DEFAULT now(),\n  \
+         PRIMARY KEY (outbox, record_id)",
+    );
+    [
+        format!(
+            "CREATE TABLE IF NOT EXISTS {} (\n  {columns}\n)",
+            table.quoted()
+        ),
+        format!(
+            "CREATE INDEX IF NOT EXISTS {} ON {} (outbox, key)",
+            index.quoted(),
+            table.quoted()
+        ),
+    ]
+}
+
+/// An enum type beside the table.
+fn enum_type(table: &TableName, name: &str, labels: &[&str]) -> (String, String) {
+    let name: Identifier = name.to_owned().try_into().expect("is a name");
+    let name = table.sibling(name).quoted();
+    let labels: Vec<String> = labels.iter().map(|label| literal(label)).collect();
+    let create = block(&format!(
+        "BEGIN\n  CREATE TYPE {name} AS ENUM ({});\nEXCEPTION WHEN duplicate_object OR unique_violation THEN\n  NULL;\nEND",
+        labels.join(", ")
+    ));
+    (name, create)
+}
+
+/// Statements that Postgres runs as one.
+pub(crate) fn block(body: &str) -> String {
+    format!("DO {}", quote(body))
+}
+
+/// A text as one literal, readable where it can be.
+pub(crate) fn quote(text: &str) -> String {
+    const TAG: &str = "$postrider$";
+    if text.contains(TAG) {
+        literal(text)
+    } else {
+        format!("{TAG}\n{text}\n{TAG}")
     }
 }

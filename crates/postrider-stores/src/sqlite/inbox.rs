@@ -1,51 +1,51 @@
-//! Inboxes in Postgres: which events a consumer has applied, entered in the transaction of their effects.
-
-mod fitting;
+//! Inboxes in SQLite: which events a consumer has applied, entered in the transaction of their effects.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use postrider_core::layout::Identifier;
 use postrider_core::{Admission, Arrival, InboxStore, Purge, StoreError};
-use sqlx::{AssertSqlSafe, PgConnection, PgPool, Row as _};
+use serde_json::Value;
+use sqlx::{Row as _, SqliteConnection};
 
 pub use crate::sql::inbox::{IdType, InboxColumns, InboxLayout};
 
+use super::bind::Bound;
+use super::connect::Database;
 use super::error::{is_stale, store_error};
-use super::outbox::query;
-use super::schema;
 use super::tx::Tx;
-use super::upkeep::micros_kept;
-use crate::sql::dialect::POSTGRES;
+use super::{schema, shape};
+use crate::fitting::{ADMIT, Entries, Fitting, admissions};
+use crate::sql::dialect::SQLITE;
 use crate::sql::inbox::{create, purge};
-use fitting::Fitting;
-
-const ADMIT: &str = "admit events";
+use crate::sql::micros_of;
 
 /// The statements of [`init`], each of which may be run again.
 pub fn ddl(layout: &InboxLayout) -> Vec<String> {
-    schema::schema(&layout.table)
-        .into_iter()
-        .chain(create(layout))
-        .collect()
+    create(layout, &SQLITE).into()
 }
 
 /// Creates the table and its index by age, unless the table is there: then it is left as it is. Safe from any number
 /// of processes at once.
-pub async fn init(pool: &PgPool, layout: &InboxLayout) -> Result<(), StoreError> {
-    schema::create_missing(pool, &layout.table, &create(layout)).await
+pub async fn init(database: &Database, layout: &InboxLayout) -> Result<(), StoreError> {
+    schema::create(database, &layout.table, |found| match found {
+        Some(_) => Vec::new(),
+        None => ddl(layout),
+    })
+    .await
 }
 
 /// One inbox table. Cheap to clone; clones share what was read of the table.
 #[derive(Debug, Clone)]
-pub struct PgInbox {
+pub struct SqliteInbox {
     layout: Arc<InboxLayout>,
     /// What was read of the table, until a statement shows that it has changed.
     known: Arc<Mutex<Option<Arc<Fitting>>>>,
 }
 
-impl PgInbox {
+impl SqliteInbox {
     /// Does no I/O: the table is looked at when it is first needed.
     pub fn new(layout: InboxLayout) -> Self {
         Self {
@@ -58,43 +58,44 @@ impl PgInbox {
         &self.layout
     }
 
-    /// Whether the layout fits the table, its privileges and its key; the error says what to do.
-    pub async fn check(&self, pool: &PgPool) -> Result<(), StoreError> {
+    /// Whether the layout fits the table and its key; the error says what to do.
+    pub async fn check(&self, database: &Database) -> Result<(), StoreError> {
         let failed = store_error("read the table's columns", &self.name());
-        let mut connection = pool.acquire().await.map_err(failed)?;
+        let mut connection = database.reader().await.map_err(failed)?;
         self.read(&mut connection).await.map(drop)
     }
 
-    /// Deletes up to `limit` entries that are older than `keep`, and says how many. Passes over entries that
-    /// somebody has locked, and keeps nobody from entering others.
+    /// Deletes up to `limit` entries that are older than `keep`, and says how many.
     ///
     /// `keep` is how long a duplicate is recognised. Let it be longer than an event can take to come again: the
     /// broker's retention, or the longest that an outbox may stay unpublished.
     pub async fn purge(
         &self,
-        pool: &PgPool,
+        database: &Database,
         keep: Duration,
         limit: u32,
     ) -> Result<u64, StoreError> {
-        let purge = sqlx::query(AssertSqlSafe(purge(&self.layout, &POSTGRES)))
-            .bind(i64::from(limit))
-            .bind(micros_kept(keep));
-        let purged = purge.execute(pool).await;
-        let purged = purged.map_err(store_error("purge the inbox", &self.name()))?;
+        let failed = store_error("purge the inbox", &self.name());
+        let purge = Bound::new(&purge(&self.layout, &SQLITE).into())
+            .int(1, i64::from(limit))
+            .int(2, micros_of(keep));
+        let mut tx = database.begin_to("purge the inbox").await?;
+        let purged = purge.execute(&mut tx).await.map_err(&failed)?;
+        tx.commit().await.map_err(&failed)?;
         Ok(purged.rows_affected())
     }
 
     /// This inbox as what the runtime cleans up.
-    pub fn upkeep(&self, pool: PgPool) -> InboxUpkeep {
+    pub fn upkeep(&self, database: Database) -> InboxUpkeep {
         let inbox = self.clone();
-        InboxUpkeep { inbox, pool }
+        InboxUpkeep { inbox, database }
     }
 
     fn name(&self) -> String {
         self.layout.table.to_string()
     }
 
-    async fn fitting(&self, tx: &mut PgConnection) -> Result<Arc<Fitting>, StoreError> {
+    async fn fitting(&self, tx: &mut SqliteConnection) -> Result<Arc<Fitting>, StoreError> {
         let known = self
             .known
             .lock()
@@ -106,8 +107,13 @@ impl PgInbox {
         }
     }
 
-    async fn read(&self, tx: &mut PgConnection) -> Result<Arc<Fitting>, StoreError> {
-        let fitting = Arc::new(Fitting::read(tx, &self.layout).await?);
+    async fn read(&self, tx: &mut SqliteConnection) -> Result<Arc<Fitting>, StoreError> {
+        let failed = store_error("read the table's columns", &self.name());
+        let table = &self.layout.table;
+        let found = shape::read(tx, table).await.map_err(&failed)?;
+        let key: Vec<&str> = self.layout.key().map(Identifier::as_str).collect();
+        let unique = shape::is_unique(tx, table, &key).await.map_err(&failed)?;
+        let fitting = Arc::new(Fitting::new(&self.layout, &SQLITE, found, unique)?);
         self.remember(Some(fitting.clone()));
         Ok(fitting)
     }
@@ -118,52 +124,46 @@ impl PgInbox {
 
     async fn enter(
         &self,
-        tx: &mut PgConnection,
+        tx: &mut SqliteConnection,
         fitting: &Fitting,
-        entries: Entries,
+        entries: &Entries,
     ) -> Result<HashSet<String>, StoreError> {
         let failed = store_error(ADMIT, &self.name());
-        let mut insert = query(&fitting.admit);
-        for list in entries.lists {
-            insert = insert.bind(list);
+        let rows = (0..entries.lists[0].len()).map(|event| {
+            let values = entries.lists.iter().map(|list| list[event].clone().into());
+            Value::Array(values.collect())
+        });
+        let mut insert = Bound::new(&fitting.admit).list(1, rows.collect());
+        if let Some(consumer) = &entries.consumer {
+            insert = insert.text(entries.lists.len() + 1, consumer.clone());
         }
-        if let Some(consumer) = entries.consumer {
-            insert = insert.bind(consumer);
-        }
-        let rows = insert.fetch_all(tx).await.map_err(&failed);
+        let rows = insert.rows(tx).await.map_err(&failed);
         if rows.as_ref().is_err_and(is_stale) {
             self.remember(None);
         }
         rows?
             .iter()
-            .map(|row| row.try_get(0).map_err(&failed))
+            .map(|row| row.try_get_unchecked(0).map_err(&failed))
             .collect()
     }
 }
 
-/// Deletes old entries of an inbox: see [`PgInbox::purge`].
+/// Deletes old entries of an inbox: see [`SqliteInbox::purge`].
 #[derive(Debug, Clone)]
 pub struct InboxUpkeep {
-    inbox: PgInbox,
-    pool: PgPool,
+    inbox: SqliteInbox,
+    database: Database,
 }
 
 #[async_trait]
 impl Purge for InboxUpkeep {
     async fn purge(&self, keep: Duration, limit: u32) -> Result<u64, StoreError> {
-        self.inbox.purge(&self.pool, keep, limit).await
+        self.inbox.purge(&self.database, keep, limit).await
     }
 }
 
-/// Values that their columns will take.
-struct Entries {
-    /// A list per column, of which the first has the ids.
-    lists: Vec<Vec<Option<String>>>,
-    consumer: Option<String>,
-}
-
 #[async_trait]
-impl InboxStore<Tx> for PgInbox {
+impl InboxStore<Tx> for SqliteInbox {
     async fn admit(
         &self,
         tx: &mut Tx,
@@ -182,15 +182,8 @@ impl InboxStore<Tx> for PgInbox {
             }
             entries => entries?,
         };
-        let ids = entries.lists[0].clone();
-        let mut entered = self.enter(tx, &fitting, entries).await?;
-        // An id that comes twice is first the first time.
-        Ok(ids
-            .into_iter()
-            .map(|id| match id.is_some_and(|id| entered.remove(&id)) {
-                true => Admission::First,
-                false => Admission::Duplicate,
-            })
-            .collect())
+        let entered = self.enter(tx, &fitting, &entries).await?;
+        let ids = entries.lists.into_iter().next().unwrap_or_default();
+        Ok(admissions(ids, entered))
     }
 }

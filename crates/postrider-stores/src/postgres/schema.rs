@@ -1,9 +1,7 @@
 //! Creating tables: only on demand, never altering a table that is there already, and safe from any
 //! number of processes at once.
 
-mod presets;
-
-use postrider_core::layout::{Identifier, TableName};
+use postrider_core::layout::TableName;
 use postrider_core::{Layout, StoreError};
 use sqlx::{AssertSqlSafe, PgPool};
 
@@ -12,7 +10,9 @@ use super::outbox::writer;
 use super::tx::Tx;
 use super::wake::channel;
 use super::{Options, shape};
-use crate::sql::statement::{claim_index, literal, suffixed, troubled_index, troubles_table};
+use crate::sql::dialect::POSTGRES;
+use crate::sql::presets::{self, block, quote};
+use crate::sql::statement::{claim_index, literal, suffixed, troubled_index};
 use crate::sql::table::Table;
 
 /// Another process that creates the same tables makes us try again; it needs few tries to finish.
@@ -34,7 +34,7 @@ pub struct InitOptions {
 pub fn ddl(layout: &Layout, options: &InitOptions) -> Vec<String> {
     let table = Table::unseen(&layout.table);
     let mut statements: Vec<String> = schema(&layout.table).into_iter().collect();
-    for statement in presets::table(layout)
+    for statement in presets::table(layout, &POSTGRES)
         .into_iter()
         .chain(beside(layout, options, &table))
     {
@@ -50,7 +50,7 @@ pub async fn init(pool: &PgPool, layout: &Layout, options: &InitOptions) -> Resu
     create(pool, &layout.table, |found| {
         let mut statements: Vec<String> = schema(&layout.table).into_iter().collect();
         if found.is_none() {
-            statements.extend(presets::table(layout));
+            statements.extend(presets::table(layout, &POSTGRES));
         }
         let table = found.unwrap_or_else(|| Table::unseen(&layout.table));
         statements.extend(beside(layout, options, &table));
@@ -121,7 +121,7 @@ fn is_race(error: &sqlx::Error) -> bool {
 fn beside(layout: &Layout, options: &InitOptions, table: &Table) -> Vec<String> {
     let mut statements = Vec::new();
     if layout.needs_troubles() {
-        statements.extend(troubles(&layout.table));
+        statements.extend(presets::troubles(&layout.table, &POSTGRES));
     }
     if options.claim_index {
         let options = Options::new(layout.clone());
@@ -151,25 +151,6 @@ pub(super) fn schema(table: &TableName) -> Option<String> {
     )))
 }
 
-fn troubles(outbox: &TableName) -> [String; 2] {
-    let table = troubles_table(outbox);
-    let index = suffixed(&table.name, "_key");
-    [
-        format!(
-            "CREATE TABLE IF NOT EXISTS {} (\n  outbox text NOT NULL,\n  record_id text NOT NULL,\n  key text,\n  \
-             attempts integer NOT NULL,\n  next_attempt_at timestamptz NOT NULL,\n  last_error text,\n  \
-             dead boolean NOT NULL DEFAULT false,\n  created_at timestamptz NOT NULL DEFAULT now(),\n  \
-             PRIMARY KEY (outbox, record_id)\n)",
-            table.quoted()
-        ),
-        format!(
-            "CREATE INDEX IF NOT EXISTS {} ON {} (outbox, key)",
-            index.quoted(),
-            table.quoted()
-        ),
-    ]
-}
-
 fn notify(outbox: &TableName) -> [String; 2] {
     let name = suffixed(&outbox.name, "_postrider_notify");
     let function = outbox.sibling(name.clone()).quoted();
@@ -190,30 +171,4 @@ fn notify(outbox: &TableName) -> [String; 2] {
             name.quoted(),
         )),
     ]
-}
-
-fn block(body: &str) -> String {
-    format!("DO {}", quote(body))
-}
-
-/// A text as one literal, readable where it can be.
-fn quote(text: &str) -> String {
-    const TAG: &str = "$postrider$";
-    if text.contains(TAG) {
-        literal(text)
-    } else {
-        format!("{TAG}\n{text}\n{TAG}")
-    }
-}
-
-/// An enum type beside the table.
-fn enum_type(table: &TableName, name: &str, labels: &[&str]) -> (String, String) {
-    let name: Identifier = name.to_owned().try_into().expect("is a name");
-    let name = table.sibling(name).quoted();
-    let labels: Vec<String> = labels.iter().map(|label| literal(label)).collect();
-    let create = block(&format!(
-        "BEGIN\n  CREATE TYPE {name} AS ENUM ({});\nEXCEPTION WHEN duplicate_object OR unique_violation THEN\n  NULL;\nEND",
-        labels.join(", ")
-    ));
-    (name, create)
 }

@@ -3,7 +3,7 @@
 use crate::sql::draft::Trace;
 
 #[cfg(feature = "otel")]
-pub(super) fn current() -> Option<Trace> {
+pub(crate) fn current() -> Option<Trace> {
     use opentelemetry::trace::TraceContextExt as _;
     use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
@@ -21,6 +21,6 @@ pub(super) fn current() -> Option<Trace> {
 }
 
 #[cfg(not(feature = "otel"))]
-pub(super) fn current() -> Option<Trace> {
+pub(crate) fn current() -> Option<Trace> {
     None
 }

@@ -1,19 +1,16 @@
-//! Whether an inbox table and the values for it go together: what Postgres would refuse is refused before it is sent,
-//! because an error would end the handler's transaction.
+//! Whether an inbox table and the values for it go together, whatever the database: what it would refuse is refused before
+//! it is sent, because an error may end the handler's transaction.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use postrider_core::layout::Identifier;
 use postrider_core::text::bounded;
-use postrider_core::{Arrival, StoreError};
-use sqlx::PgConnection;
+use postrider_core::{Admission, Arrival, StoreError};
 
-use super::{ADMIT, Entries, InboxLayout};
-use crate::postgres::error::store_error;
-use crate::postgres::shape;
-use crate::sql::dialect::POSTGRES;
+use crate::sql::dialect::Dialect;
 use crate::sql::fit::fit;
-use crate::sql::inbox::{admit, listed};
+use crate::sql::inbox::{InboxLayout, admit, listed};
 use crate::sql::table::{Column, Kind, Table};
 
 /// The longest part of a refused value that is shown.
@@ -22,39 +19,57 @@ const SHOWN_BYTES_MAX: usize = 100;
 /// What a key's columns may have together: an index holds no more than a third of a page.
 const KEY_BYTES_MAX: usize = 2_500;
 
+pub(crate) const ADMIT: &str = "admit events";
+
+/// Values that their columns will take.
+pub(crate) struct Entries {
+    /// A list per column, of which the first has the ids.
+    pub(crate) lists: Vec<Vec<Option<String>>>,
+    pub(crate) consumer: Option<String>,
+}
+
+/// What each event is, given the ids in the order of their arrival and those that were entered. An id that comes twice is
+/// first the first time.
+pub(crate) fn admissions(ids: Vec<Option<String>>, mut entered: HashSet<String>) -> Vec<Admission> {
+    ids.into_iter()
+        .map(|id| match id.is_some_and(|id| entered.remove(&id)) {
+            true => Admission::First,
+            false => Admission::Duplicate,
+        })
+        .collect()
+}
+
 /// A table that the layout fits.
 #[derive(Debug)]
-pub(super) struct Fitting {
+pub(crate) struct Fitting {
     table: Table,
-    pub(super) admit: Arc<str>,
+    pub(crate) admit: Arc<str>,
 }
 
 impl Fitting {
-    pub(super) async fn read(
-        connection: &mut PgConnection,
+    /// The table if the layout fits it, else why not. `unique` says whether no two entries may have the same key.
+    pub(crate) fn new(
         layout: &InboxLayout,
+        dialect: &Dialect,
+        table: Option<Table>,
+        unique: bool,
     ) -> Result<Self, StoreError> {
-        let failed = store_error("read the table's columns", &layout.table.to_string());
-        let table = shape::read(connection, &layout.table)
-            .await
-            .map_err(&failed)?;
         let table = fitting(layout, table).map_err(StoreError::Mismatch)?;
-        let key: Vec<&str> = layout.key().map(Identifier::as_str).collect();
-        let unique = shape::is_unique(connection, &layout.table, &key).await;
-        if !unique.map_err(&failed)? {
+        if !unique {
+            let key: Vec<&str> = layout.key().map(Identifier::as_str).collect();
             let (name, key) = (&table.full_name, key.join(", "));
             return Err(StoreError::Mismatch(format!(
                 "inbox table {name} needs a primary key or unique index on ({key}): nothing else tells duplicates"
             )));
         }
         Ok(Self {
-            admit: admit(layout, &table, &POSTGRES).into(),
+            admit: admit(layout, &table, dialect).into(),
             table,
         })
     }
 
     /// The values of an insert, or why one of them does not fit.
-    pub(super) fn entries(
+    pub(crate) fn entries(
         &self,
         layout: &InboxLayout,
         consumer: &str,
@@ -124,7 +139,7 @@ fn unfit(value: &str, column: &Column, reason: String) -> StoreError {
 fn fitting(layout: &InboxLayout, table: Option<Table>) -> Result<Table, String> {
     let Some(table) = table else {
         return Err(format!(
-            "inbox table {} does not exist; run postgres::inbox::init, or the statements of postgres::inbox::ddl",
+            "inbox table {} does not exist; run `inbox::init`, or the statements of `inbox::ddl`",
             layout.table
         ));
     };

@@ -10,7 +10,7 @@ use postrider_core::{MessageKey, RecordId};
 const RESTING_MAX: usize = 50_000;
 
 #[derive(Debug, Default)]
-pub(super) struct Resting(HashMap<RecordId, Rest>);
+pub(crate) struct Resting(HashMap<RecordId, Rest>);
 
 #[derive(Debug)]
 struct Rest {
@@ -19,7 +19,7 @@ struct Rest {
 }
 
 impl Resting {
-    pub(super) fn rest(&mut self, id: RecordId, key: Option<MessageKey>, until: Instant) {
+    pub(crate) fn rest(&mut self, id: RecordId, key: Option<MessageKey>, until: Instant) {
         self.0.insert(id, Rest { until, key });
         if self.0.len() > RESTING_MAX {
             let first = self
@@ -31,16 +31,16 @@ impl Resting {
         }
     }
 
-    pub(super) fn wake(&mut self, id: &RecordId) {
+    pub(crate) fn wake(&mut self, id: &RecordId) {
         self.0.remove(id);
     }
 
-    pub(super) fn rests(&self, id: &RecordId, now: Instant) -> bool {
+    pub(crate) fn rests(&self, id: &RecordId, now: Instant) -> bool {
         self.0.get(id).is_some_and(|rest| rest.until > now)
     }
 
     /// Ids and keys that still rest.
-    pub(super) fn asleep(&mut self, now: Instant) -> (Vec<RecordId>, Vec<String>) {
+    pub(crate) fn asleep(&mut self, now: Instant) -> (Vec<RecordId>, Vec<String>) {
         self.0.retain(|_, rest| rest.until > now);
         let ids = self.0.keys().cloned().collect();
         let keys = self
@@ -53,7 +53,7 @@ impl Resting {
 }
 
 /// The end of a wait that begins now.
-pub(super) fn after(wait: Duration) -> Instant {
+pub(crate) fn after(wait: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(wait).unwrap_or(now)
 }

@@ -1,15 +1,16 @@
 //! Whether the columns that a layout names are there, hold what they should, and may be used.
 
-use postrider_core::Layout;
 use postrider_core::layout::{Identifier, State};
+use postrider_core::{Layout, StoreError};
 
-use super::{Finding, Level};
-use crate::postgres::Options;
+use postrider_core::operate::{Finding, Level};
+
+use crate::options::Options;
 use crate::sql::TROUBLES;
+use crate::sql::dialect::Dialect;
 use crate::sql::statement::troubles_table;
 use crate::sql::table::{Column, Kind, Table, Troubles};
 
-const TIMES: &[Kind] = &[Kind::Time, Kind::LocalTime];
 const ANY: &[Kind] = &[];
 
 /// A column that a layout names.
@@ -22,17 +23,41 @@ struct Needed<'a> {
     written: bool,
 }
 
-pub(super) fn findings(options: &Options, table: Option<&Table>) -> Vec<Finding> {
+/// The table if the layout fits it, else why not.
+pub(crate) fn fitting(
+    options: &Options,
+    dialect: &Dialect,
+    table: Option<Table>,
+) -> Result<Table, StoreError> {
+    let errors: Vec<String> = findings(options, dialect, table.as_ref())
+        .into_iter()
+        .filter(|finding| finding.level == Level::Error)
+        .map(|finding| match finding.remedy {
+            Some(remedy) => format!("{}; {remedy}", finding.message),
+            None => finding.message,
+        })
+        .collect();
+    match table {
+        Some(table) if errors.is_empty() => Ok(table),
+        _ => Err(StoreError::Mismatch(errors.join("\n"))),
+    }
+}
+
+pub(crate) fn findings(
+    options: &Options,
+    dialect: &Dialect,
+    table: Option<&Table>,
+) -> Vec<Finding> {
     let layout = &options.layout;
     let Some(table) = table else {
         let message = format!("table {} does not exist", layout.table);
         let remedy = "run `postrider init` to create it, or name another in `table`";
         return vec![Finding::new(Level::Error, layout.table.to_string(), message).remedy(remedy)];
     };
-    let needed = needed(layout, table);
+    let needed = needed(layout, dialect, table);
     let mut findings: Vec<Finding> = needed
         .iter()
-        .filter_map(|needed| unfit(layout, table, needed))
+        .filter_map(|needed| unfit(layout, dialect, table, needed))
         .collect();
     if findings.is_empty() {
         findings.extend(status_words(layout, table));
@@ -42,7 +67,7 @@ pub(super) fn findings(options: &Options, table: Option<&Table>) -> Vec<Finding>
     findings
 }
 
-fn needed<'a>(layout: &'a Layout, table: &Table) -> Vec<Needed<'a>> {
+fn needed<'a>(layout: &'a Layout, dialect: &Dialect, table: &Table) -> Vec<Needed<'a>> {
     let columns = &layout.columns;
     // The one column that a table may lack.
     let metadata = columns
@@ -76,13 +101,13 @@ fn needed<'a>(layout: &'a Layout, table: &Table) -> Vec<Needed<'a>> {
         }
     };
     let mut needed: Vec<Needed<'a>> = read.map(reading(ANY)).collect();
-    needed.push(reading(TIMES)(("created_at", &columns.created_at)));
-    needed.extend(written(layout));
+    needed.push(reading(dialect.times)(("created_at", &columns.created_at)));
+    needed.extend(written(layout, dialect));
     needed
 }
 
 /// The columns that a record's state is written in.
-fn written(layout: &Layout) -> Vec<Needed<'_>> {
+fn written<'a>(layout: &'a Layout, dialect: &Dialect) -> Vec<Needed<'a>> {
     let columns = &layout.columns;
     let write = |role, kinds| {
         move |column| Needed {
@@ -92,7 +117,7 @@ fn written(layout: &Layout) -> Vec<Needed<'_>> {
             written: true,
         }
     };
-    let mut needed: Vec<Needed<'_>> = Vec::new();
+    let mut needed: Vec<Needed<'a>> = Vec::new();
     needed.extend(columns.attempts.iter().map(write("attempts", &[Kind::Int])));
     needed.extend(
         columns
@@ -100,9 +125,13 @@ fn written(layout: &Layout) -> Vec<Needed<'_>> {
             .iter()
             .map(write("last_error", &[Kind::Text])),
     );
-    needed.extend(layout.published_at().map(write("published_at", TIMES)));
+    needed.extend(
+        layout
+            .published_at()
+            .map(write("published_at", dialect.times)),
+    );
     match &layout.state {
-        State::Flag { published, .. } => needed.push(write("published", &[Kind::Bool])(published)),
+        State::Flag { published, .. } => needed.push(write("published", dialect.flags)(published)),
         State::Status {
             column,
             retry_at,
@@ -110,15 +139,20 @@ fn written(layout: &Layout) -> Vec<Needed<'_>> {
             ..
         } => {
             needed.push(write("status", &[Kind::Text, Kind::Enum])(column));
-            needed.push(write("retry_at", TIMES)(retry_at));
-            needed.push(write("last_attempt_at", TIMES)(last_attempt_at));
+            needed.push(write("retry_at", dialect.times)(retry_at));
+            needed.push(write("last_attempt_at", dialect.times)(last_attempt_at));
         }
         State::Timestamp { .. } | State::Delete => {}
     }
     needed
 }
 
-fn unfit(layout: &Layout, table: &Table, needed: &Needed<'_>) -> Option<Finding> {
+fn unfit(
+    layout: &Layout,
+    dialect: &Dialect,
+    table: &Table,
+    needed: &Needed<'_>,
+) -> Option<Finding> {
     let Needed {
         column,
         role,
@@ -143,7 +177,7 @@ fn unfit(layout: &Layout, table: &Table, needed: &Needed<'_>) -> Option<Finding>
     if kinds.is_empty() || kinds.contains(&found.kind) {
         return None;
     }
-    let expected: Vec<&str> = kinds.iter().map(|kind| called(*kind)).collect();
+    let expected: Vec<&str> = kinds.iter().map(|kind| called(*kind, dialect)).collect();
     let message = format!(
         "layout {} expects column {column} of table {} (as {role}) to be {}, but it is {}",
         layout.name,
@@ -154,7 +188,7 @@ fn unfit(layout: &Layout, table: &Table, needed: &Needed<'_>) -> Option<Finding>
     Some(Finding::new(Level::Error, column.as_str(), message))
 }
 
-fn called(kind: Kind) -> &'static str {
+fn called(kind: Kind, dialect: &Dialect) -> &'static str {
     match kind {
         Kind::Uuid => "uuid",
         Kind::Int => "an integer",
@@ -163,7 +197,7 @@ fn called(kind: Kind) -> &'static str {
         Kind::Jsonb => "jsonb",
         Kind::Bytes => "bytea",
         Kind::Bool => "boolean",
-        Kind::Time => "timestamptz",
+        Kind::Time => dialect.time_type,
         Kind::LocalTime => "timestamp",
         Kind::Enum => "an enum",
         Kind::Other => "another type",
