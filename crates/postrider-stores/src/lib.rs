@@ -11,6 +11,8 @@ pub mod sqlite;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod emit;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod entry;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod fates;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod fitting;

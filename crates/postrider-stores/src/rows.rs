@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use postrider_core::{EventId, Header, Record, RecordId, Timestamp};
 
-use crate::sql::selection::Selection;
+use crate::sql::selection::{Form, Selection};
 
 /// One row's values, by their positions in a selection.
 pub(crate) trait Cells {
@@ -80,6 +80,25 @@ impl<'a> Reader<'a> {
             defect: cells.defect(),
             id,
         })
+    }
+
+    /// A record's id, from its text, in the form that the records have.
+    pub(crate) fn id(&self, text: String) -> RecordId {
+        match self.selection.columns[self.selection.id].form {
+            Form::Uuid => text
+                .parse()
+                .map_or_else(|_| RecordId::Text(text.into()), RecordId::Uuid),
+            Form::Int => text
+                .parse()
+                .map_or_else(|_| RecordId::Text(text.into()), RecordId::Int),
+            _ => RecordId::Text(text.into()),
+        }
+    }
+
+    /// The event id among a record's headers.
+    pub(crate) fn event_id(&mut self, headers: &[u8]) -> Option<EventId> {
+        let name = self.selection.event_id_header.as_ref()?;
+        header_id(&self.headers(headers).ok()?, name)
     }
 
     fn headers(&mut self, json: &[u8]) -> Result<Vec<Header>, String> {

@@ -76,3 +76,11 @@ impl Drop for SqliteFile {
         }
     }
 }
+
+/// Runs a statement on a connection.
+pub async fn run(connection: &mut sqlx::SqliteConnection, sql: &str) {
+    sqlx::raw_sql(AssertSqlSafe(sql))
+        .execute(connection)
+        .await
+        .unwrap_or_else(|error| panic!("{sql}: {error}"));
+}

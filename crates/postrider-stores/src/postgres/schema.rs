@@ -123,6 +123,7 @@ fn beside(layout: &Layout, options: &InitOptions, table: &Table) -> Vec<String> 
     if layout.needs_troubles() {
         statements.extend(presets::troubles(&layout.table, &POSTGRES));
     }
+    statements.extend(presets::audit(&layout.table, &POSTGRES));
     if options.claim_index {
         let options = Options::new(layout.clone());
         let writer = writer(&options, table);

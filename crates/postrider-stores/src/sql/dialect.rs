@@ -8,6 +8,8 @@ use super::table::Kind;
 pub(crate) struct Dialect {
     /// The time at which the transaction began.
     pub now: &'static str,
+    /// The same, readable.
+    pub now_text: &'static str,
     /// The time at this very moment.
     pub clock: &'static str,
     /// What stands in definitions of columns for what is written there, replaced in turn.
@@ -32,8 +34,6 @@ pub(crate) struct Dialect {
     pub inserts_lists: bool,
     /// Whether rows can be locked one by one. Otherwise whoever writes keeps every other writer away.
     pub locks_rows: bool,
-    /// A text's first so many characters.
-    pub left: fn(text: &str, chars: u32) -> String,
     /// A text's hash, from 0 to 2³¹ - 1 and the same for every client of the database.
     pub hash: fn(text: &str) -> String,
     pub cast: fn(value: &str, sql_type: &str) -> String,
@@ -51,6 +51,14 @@ pub(crate) struct Dialect {
     pub after: fn(time: &str, micros: &str) -> String,
     /// Microseconds from the first time to the second.
     pub micros_between: fn(from: &str, to: &str) -> String,
+    /// The beginning of 1970, UTC.
+    pub epoch: &'static str,
+    /// A text's first characters.
+    pub left: fn(text: &str, chars: u32) -> String,
+    /// Whether a text contains another, in any case.
+    pub contains: fn(text: &str, part: &str) -> String,
+    /// How many bytes a text or a binary has.
+    pub octets: fn(value: &str) -> String,
 }
 
 impl Dialect {
@@ -80,6 +88,7 @@ pub(crate) fn list<'a>(parameter: u32, sql_type: &'a str, name: &'a str) -> List
 #[cfg(feature = "postgres")]
 pub(crate) const POSTGRES: Dialect = Dialect {
     now: "now()",
+    now_text: "now()::text",
     clock: "clock_timestamp()",
     definitions: &[],
     describes: true,
@@ -92,7 +101,6 @@ pub(crate) const POSTGRES: Dialect = Dialect {
     writes_nest: true,
     inserts_lists: true,
     locks_rows: true,
-    left: |text, chars| format!("left({text}, {chars})"),
     hash: |text| format!("(hashtext({text}) & 2147483647)"),
     cast: |value, sql_type| format!("{value}::{sql_type}"),
     among: |value, parameter, sql_type| format!("{value} = ANY(${parameter}::{sql_type}[])"),
@@ -108,6 +116,10 @@ pub(crate) const POSTGRES: Dialect = Dialect {
     },
     after: |time, micros| format!("{time} + {micros} * interval '1 microsecond'"),
     micros_between: |from, to| format!("(extract(epoch FROM {to} - {from}) * 1000000)::int8"),
+    epoch: "'epoch'::timestamptz",
+    left: |text, chars| format!("left({text}, {chars})"),
+    contains: |text, part| format!("strpos(lower({text}), lower({part})) > 0"),
+    octets: |value| format!("octet_length({value})"),
 };
 
 #[cfg(feature = "postgres")]
@@ -132,6 +144,7 @@ pub(crate) const CLOCK_PARAMETER: usize = 30;
 #[cfg(feature = "sqlite")]
 pub(crate) const SQLITE: Dialect = Dialect {
     now: "$30",
+    now_text: "strftime('%Y-%m-%d %H:%M:%fZ', $30 / 1000000.0, 'unixepoch')",
     clock: "$30",
     definitions: &[
         ("jsonb", "json"),
@@ -140,6 +153,10 @@ pub(crate) const SQLITE: Dialect = Dialect {
         (" DEFAULT gen_random_uuid()", ""),
         ("uuid PRIMARY KEY", "UUID TEXT NOT NULL PRIMARY KEY"),
         ("uuid", "UUID TEXT"),
+        (
+            "bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+            "INTEGER PRIMARY KEY AUTOINCREMENT",
+        ),
         ("bigserial PRIMARY KEY", "INTEGER PRIMARY KEY AUTOINCREMENT"),
         ("bytea", "BLOB"),
         ("timestamptz", "TIMESTAMP INTEGER"),
@@ -156,7 +173,6 @@ pub(crate) const SQLITE: Dialect = Dialect {
     writes_nest: false,
     inserts_lists: false,
     locks_rows: false,
-    left: |text, chars| format!("substr({text}, 1, {chars})"),
     hash: |text| {
         // The ends of keys differ more than their beginnings do. Keys that it does not tell apart share a lane.
         let chars = [
@@ -192,6 +208,10 @@ pub(crate) const SQLITE: Dialect = Dialect {
     numbered_rows: |lists, name| json_rows(lists, ", r.key + 1 AS n", name),
     after: |time, micros| format!("({time} + {micros})"),
     micros_between: |from, to| format!("({to} - {from})"),
+    epoch: "0",
+    left: |text, chars| format!("substr({text}, 1, {chars})"),
+    contains: |text, part| format!("instr(lower({text}), lower({part})) > 0"),
+    octets: |value| format!("octet_length({value})"),
 };
 
 #[cfg(feature = "sqlite")]

@@ -7,7 +7,9 @@ use postrider_core::layout::{Identifier, State, TableName};
 use super::dialect::Dialect;
 use crate::options::Options;
 use crate::sql::inbox::{InboxLayout, create};
-use crate::sql::statement::{claim_index, literal, suffixed, troubled_index, troubles_table};
+use crate::sql::statement::{
+    audit_table, claim_index, literal, suffixed, troubled_index, troubles_table,
+};
 use crate::sql::table::Table;
 
 const AGGREGATE_TYPES: &[&str] = &[
@@ -333,6 +335,28 @@ pub(crate) fn troubles(outbox: &TableName, dialect: &Dialect) -> [String; 2] {
         ),
         format!(
             "CREATE INDEX IF NOT EXISTS {} ON {} (outbox, key)",
+            index.quoted(),
+            table.quoted()
+        ),
+    ]
+}
+
+/// The audit table beside an outbox.
+pub(crate) fn audit(outbox: &TableName, dialect: &Dialect) -> [String; 2] {
+    let table = audit_table(outbox);
+    let index = suffixed(&table.name, "_record");
+    let columns = dialect.defined(
+        "id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,\n  \
+         at timestamptz NOT NULL DEFAULT clock_timestamp(),\n  who text NOT NULL,\n  action text NOT NULL,\n  \
+         outbox text NOT NULL,\n  record_id text,\n  detail text",
+    );
+    [
+        format!(
+            "CREATE TABLE IF NOT EXISTS {} (\n  {columns}\n)",
+            table.quoted()
+        ),
+        format!(
+            "CREATE INDEX IF NOT EXISTS {} ON {} (outbox, record_id)",
             index.quoted(),
             table.quoted()
         ),

@@ -16,6 +16,8 @@ use crate::sql::table::Kind;
 pub(super) struct Bound {
     text: Arc<str>,
     values: Vec<Parameter>,
+    /// Whether the statement will be run again, and is worth keeping prepared.
+    kept: bool,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -40,6 +42,15 @@ impl Bound {
         Self {
             text: text.clone(),
             values,
+            kept: true,
+        }
+    }
+
+    /// A statement that was made for this one question.
+    pub(super) fn once(self) -> Self {
+        Self {
+            kept: false,
+            ..self
         }
     }
 
@@ -99,10 +110,8 @@ impl Bound {
             };
             added.map_err(sqlx::Error::Encode)?;
         }
-        Ok(sqlx::query_with(
-            AssertSqlSafe(self.text.clone()),
-            arguments,
-        ))
+        let query = sqlx::query_with(AssertSqlSafe(self.text.clone()), arguments);
+        Ok(query.persistent(self.kept))
     }
 }
 

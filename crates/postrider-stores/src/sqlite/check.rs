@@ -2,8 +2,7 @@
 //! claims refuse to start.
 
 use postrider_core::layout::{ClaimMode, Identifier};
-use postrider_core::operate::{Finding, Level};
-use postrider_core::{Layout, Ordering, StoreError};
+use postrider_core::{Finding, Layout, Level, Ordering, StoreError};
 use sqlx::{AssertSqlSafe, Row as _, SqliteConnection};
 
 use super::claims::{self, CLAIMS};

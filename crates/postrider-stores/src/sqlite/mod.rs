@@ -3,11 +3,14 @@
 //! SQLite locks no rows and has one writer at a time. So nothing here keeps a write transaction open for longer than its
 //! statements take: see `claims`.
 
+mod audit;
 mod bind;
 mod capture;
 mod check;
 mod claims;
 mod connect;
+mod dead;
+mod diagnosis;
 mod emit;
 mod error;
 mod hold;
@@ -15,6 +18,7 @@ pub mod inbox;
 mod lease;
 mod outbox;
 mod process;
+mod records;
 mod rows;
 mod schema;
 mod shape;
@@ -28,8 +32,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use postrider_core::layout::ClaimMode;
-use postrider_core::operate::Finding;
-use postrider_core::{Backlog, Claim, OutboxStore, Purge, StoreError, Want};
+use postrider_core::{
+    Backlog, Claim, Diagnosis, Finding, Limits, OutboxStore, Purge, StoreError, Want,
+};
 pub use sqlx::SqliteConnection;
 
 pub use crate::options::Options;
@@ -76,11 +81,6 @@ impl SqliteStore {
                 resting: Mutex::default(),
             }),
         }
-    }
-
-    /// Compares the layout with the table and its indexes, and looks for settings that lose or reorder events.
-    pub async fn check(&self) -> Result<Vec<Finding>, StoreError> {
-        check::findings(&self.inner).await
     }
 
     /// Wakes when anybody has committed to the file, in this process or another. A hint that shortens the wait: polling
@@ -130,5 +130,16 @@ impl OutboxStore for SqliteStore {
 
     async fn ping(&self) -> Result<(), StoreError> {
         upkeep::ping(&self.inner.database).await
+    }
+}
+
+#[async_trait]
+impl Diagnosis for SqliteStore {
+    async fn check(&self) -> Result<Vec<Finding>, StoreError> {
+        check::findings(&self.inner).await
+    }
+
+    async fn diagnose(&self, limits: &Limits) -> Result<Vec<Finding>, StoreError> {
+        diagnosis::findings(self, limits).await
     }
 }

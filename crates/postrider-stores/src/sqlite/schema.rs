@@ -91,6 +91,7 @@ fn beside(layout: &Layout, options: &InitOptions, table: &Table) -> Vec<String> 
     if layout.needs_troubles() {
         statements.extend(presets::troubles(&layout.table, &SQLITE));
     }
+    statements.extend(presets::audit(&layout.table, &SQLITE));
     if options.claim_index {
         let options = Options::new(layout.clone());
         let writer = options.writer(table, &SQLITE);

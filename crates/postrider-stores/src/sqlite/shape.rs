@@ -4,8 +4,8 @@ use postrider_core::layout::TableName;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row as _, SqliteConnection};
 
-use crate::sql::statement::troubles_table;
-use crate::sql::table::{Column, Kind, Table, Troubles};
+use crate::sql::statement::{audit_table, troubles_table};
+use crate::sql::table::{Beside, Column, Kind, Table};
 
 /// The name as the table has it, whatever the case that a config names it in.
 const TABLE: &str = "SELECT name FROM pragma_table_list WHERE schema = $1 AND lower(name) = lower($2) AND type <> 'view'";
@@ -32,16 +32,15 @@ pub(super) async fn read(
         .fetch_all(&mut *connection)
         .await?;
     let troubles = find(connection, &troubles_table(table)).await?;
+    let audit = find(connection, &audit_table(table)).await?;
     Ok(Some(Table {
         full_name: name,
         columns: columns.iter().map(column).collect::<Result<_, _>>()?,
         may_delete: true,
         role: "this user".into(),
         claim_index: false,
-        troubles: match troubles {
-            Some(_) => Troubles::Ready,
-            None => Troubles::Missing,
-        },
+        troubles: Beside::new(troubles.is_some(), true),
+        audit: Beside::new(audit.is_some(), true),
     }))
 }
 

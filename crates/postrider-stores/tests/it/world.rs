@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use postrider_core::layout::State as LayoutState;
-use postrider_core::{Event, Layout, RecordId};
+use postrider_core::{Event, Layout, ManagedStore, RecordId};
 use postrider_stores::postgres::{
     InitOptions, Options, Outbox, PgPool, PostgresStore, connect, init,
 };
-use postrider_testkit::conformance::store::{Seen, Settings, State, Store, StoreWorld};
+use postrider_testkit::conformance::store::{Seen, Settings, State, StoreWorld};
 use postrider_testkit::database::{Database, fresh_schema};
 use uuid::Uuid;
 
@@ -27,7 +27,7 @@ pub(crate) trait Backend: Send + Sync {
     /// A time in the past, as an expression.
     fn ago(&self, ago: Duration) -> String;
 
-    fn relay(&self, url: &str, options: Options) -> Arc<dyn Store>;
+    fn relay(&self, url: &str, options: Options) -> Arc<dyn ManagedStore>;
 
     async fn emit(&self, outbox: &Self::Outbox, event: Event);
 }
@@ -48,7 +48,7 @@ impl Backend for Database {
         format!("now() - interval '{}s'", ago.as_secs())
     }
 
-    fn relay(&self, url: &str, options: Options) -> Arc<dyn Store> {
+    fn relay(&self, url: &str, options: Options) -> Arc<dyn ManagedStore> {
         Arc::new(PostgresStore::new(connect(url, 4).unwrap(), options))
     }
 
@@ -245,7 +245,7 @@ impl<B: Backend> World<B> {
 
 #[async_trait]
 impl<B: Backend> StoreWorld for World<B> {
-    fn relay(&self, settings: Settings) -> Arc<dyn Store> {
+    fn relay(&self, settings: Settings) -> Arc<dyn ManagedStore> {
         self.max_attempts
             .store(settings.max_attempts, Atomic::Relaxed);
         let options = Options {

@@ -3,14 +3,12 @@
 
 mod advice;
 
-use postrider_core::StoreError;
+use postrider_core::{Finding, Level, StoreError};
 
 use super::error::store_error;
 use super::{Inner, shape};
 use crate::sql::dialect::POSTGRES;
 use crate::structure;
-
-pub use postrider_core::operate::{Finding, Level};
 
 /// Everything there is to say, the worst first.
 pub(super) async fn findings(inner: &Inner) -> Result<Vec<Finding>, StoreError> {
