@@ -19,6 +19,8 @@ mod fitting;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod options;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod parked;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod resting;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod rows;

@@ -29,7 +29,7 @@ pub(crate) use defaults::CONFIG_FILE;
 pub(crate) use error::ConfigError;
 pub(crate) use outbox::Outbox;
 pub(crate) use raw::LogFormat;
-pub(crate) use secret::{DatabaseUrl, Environment, Reference, Secret, Sources};
+pub(crate) use secret::{DatabaseKind, DatabaseUrl, Environment, Reference, Secret, Sources};
 pub(crate) use telemetry::Telemetry;
 pub(crate) use timing::Cleanup;
 

@@ -20,6 +20,7 @@ mod outbox;
 mod packaging;
 mod readiness;
 mod relay;
+mod sqlite;
 mod status;
 mod torture;
 mod traces;

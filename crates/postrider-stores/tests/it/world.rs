@@ -165,10 +165,10 @@ impl<B: Backend> World<B> {
 
     async fn last_id(&self) -> RecordId {
         let latest: Vec<String> = (self.layout.order.iter())
-            .map(|column| format!("{} DESC", column.quoted()))
+            .map(|column| format!("o.{} DESC", column.quoted()))
             .collect();
         let sql = format!(
-            "SELECT CAST({} AS text) FROM {} ORDER BY {} LIMIT 1",
+            "SELECT CAST({} AS text) FROM {} AS o ORDER BY {} LIMIT 1",
             self.layout.columns.id.quoted(),
             self.layout.table.quoted(),
             latest.join(", ")

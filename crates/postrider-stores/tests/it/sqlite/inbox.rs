@@ -2,8 +2,11 @@
 
 use async_trait::async_trait;
 use postrider_core::Admission::{Duplicate, First};
-use postrider_core::{Arrival, EventId, InboxStore as _, StoreError, Transactions as _};
+use postrider_core::{
+    Arrival, EventId, InboxStore as _, ParkedKeys as _, StoreError, Timestamp, Transactions as _,
+};
 use postrider_stores::sqlite::inbox::init;
+use postrider_stores::sqlite::parked::{self, SqliteParkedKeys};
 use postrider_stores::sqlite::{Database, InboxLayout, SqliteInbox, SqliteTransactions, connect};
 use postrider_testkit::conformance::inbox::InboxWorld;
 use postrider_testkit::inbox_conformance;
@@ -108,4 +111,26 @@ async fn a_transaction_that_a_statement_has_ended_is_not_committed() {
     let mut tx = world.transactions.begin().await.unwrap();
     postrider_testkit::sqlite::run(&mut tx, "ROLLBACK").await;
     world.transactions.commit(tx).await.unwrap_err();
+}
+
+#[tokio::test]
+async fn a_key_is_parked_until_it_is_freed() {
+    let file = fresh_file();
+    let database = connect(&file.url, 4).unwrap();
+    for _ in 0..2 {
+        parked::init(&database).await.unwrap();
+    }
+    let (keys, key) = (SqliteParkedKeys::new(database), b"k\0\xff");
+    assert!(!keys.is_parked("c", "t", key).await.unwrap());
+    for reason in ["why", "again"] {
+        keys.park("c", "t", key, reason).await.unwrap();
+    }
+    assert!(keys.is_parked("c", "t", key).await.unwrap());
+    assert!(!keys.is_parked("c", "u", key).await.unwrap());
+    let list = keys.list("c", 10).await.unwrap();
+    assert_eq!((&*list[0].key, &*list[0].reason), (&key[..], "why"));
+    let age = Timestamp::now().as_micros() - list[0].parked_at.as_micros();
+    assert!((0..60_000_000).contains(&age.abs()), "{age}");
+    assert!(keys.free("c", "t", key).await.unwrap());
+    assert!(!keys.free("c", "t", key).await.unwrap());
 }

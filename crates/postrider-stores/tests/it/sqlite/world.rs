@@ -63,3 +63,9 @@ pub(crate) async fn world_with(preset: &str, overrides: &str, sql: &str) -> Worl
     let outbox = Outbox::new(layout.clone());
     World::new(File { file, database }, &url, layout, outbox)
 }
+
+/// The store of a world, with connections of its own.
+pub(crate) fn store(world: &World<File>) -> SqliteStore {
+    let database = connect(&world.database.file.url, 2).unwrap();
+    SqliteStore::new(database, Options::new(world.layout.clone()))
+}
