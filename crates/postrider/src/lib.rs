@@ -39,9 +39,11 @@ mod failpoints;
 mod health;
 pub mod metrics;
 pub mod relay;
+pub mod replay;
 #[cfg(feature = "otlp")]
 pub mod telemetry;
 mod trace;
+pub mod verify;
 
 pub use cleanup::Cleanup;
 pub use consumer::Consumer;
@@ -51,3 +53,5 @@ pub use postrider_brokers as brokers;
 pub use postrider_core as core;
 pub use postrider_stores as stores;
 pub use relay::Relay;
+pub use replay::Replay;
+pub use verify::Verify;

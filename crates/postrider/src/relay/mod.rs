@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use crate::cleanup::Cleanup;
 pub use config::Config;
+pub(crate) use pace::Appetite;
 pub use tempo::{Dial, Tempo};
 
 use crate::Metrics;
