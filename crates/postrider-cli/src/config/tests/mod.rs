@@ -2,6 +2,7 @@
 
 mod environment;
 mod mistakes;
+mod reference;
 mod secrets;
 mod values;
 
