@@ -7,7 +7,9 @@ mod dead;
 mod init;
 mod layouts;
 mod relay;
+mod replay;
 mod status;
+mod verify;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -37,6 +39,10 @@ enum Verb {
     Status(status::Args),
     /// Look at dead records, resend or discard them
     Dead(dead::Args),
+    /// Send published records that are still stored again
+    Replay(replay::Args),
+    /// Compare an outbox with what its broker holds
+    Verify(verify::Args),
     /// Delete published records that are old enough
     Cleanup(cleanup::Args),
     /// List the layouts that come with Postrider, or show one
@@ -58,6 +64,8 @@ impl Cli {
             Verb::Check(args) => check::run(args).await,
             Verb::Status(args) => status::run(args).await,
             Verb::Dead(args) => dead::run(args).await,
+            Verb::Replay(args) => replay::run(args).await,
+            Verb::Verify(args) => verify::run(args).await,
             Verb::Cleanup(args) => cleanup::run(args).await,
             Verb::Layouts(args) => layouts::run(args),
             Verb::Completions(args) => completions::completions(&args),
@@ -95,6 +103,18 @@ fn chosen<'a>(config: &'a Config, name: Option<&str>) -> Result<Vec<&'a Outbox>,
             )))
         }
         _ => Ok(chosen),
+    }
+}
+
+/// The outbox of that name, or the only one.
+fn one<'a>(config: &'a Config, name: Option<&str>) -> Result<&'a Outbox, UsageError> {
+    match chosen(config, name)?.as_slice() {
+        [outbox] => Ok(outbox),
+        several => {
+            let names: Vec<&str> = several.iter().map(|outbox| &*outbox.name).collect();
+            let text = format!("name one outbox by --outbox: {}", names.join(", "));
+            Err(UsageError(text))
+        }
     }
 }
 
