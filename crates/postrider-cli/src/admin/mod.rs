@@ -1,4 +1,4 @@
-//! The admin address: liveness, readiness, metrics. Answers hold no payload and no secret.
+//! The admin address: liveness, readiness, metrics, the dashboard. Answers hold no payload and no secret.
 
 mod auth;
 mod health;
@@ -7,6 +7,7 @@ mod metrics;
 mod server;
 #[cfg(test)]
 mod tests;
+mod ui;
 
 use std::sync::Arc;
 
@@ -35,7 +36,7 @@ pub(crate) struct Admin {
     pub(crate) stopping: CancellationToken,
 }
 
-/// All resources. Only `/livez` is open where a token is set.
+/// All resources. Only `/livez` and the dashboard's files are open where a token is set.
 pub(crate) fn router(admin: Admin) -> Router {
     Router::new()
         .route("/readyz", get(health::readyz))
@@ -51,6 +52,7 @@ pub(crate) fn router(admin: Admin) -> Router {
             admin.clone(),
             auth::require_token,
         ))
+        .merge(ui::routes())
         .route("/livez", get(health::livez))
         .layer(middleware::from_fn(limits::refuse_large_bodies))
         .layer(middleware::from_fn(secure_headers))
@@ -66,7 +68,8 @@ async fn secure_headers(request: Request, next: Next) -> Response {
         (header::CACHE_CONTROL, "no-store"),
         (
             header::CONTENT_SECURITY_POLICY,
-            "default-src 'none'; frame-ancestors 'none'",
+            "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
+             frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
         ),
         (header::REFERRER_POLICY, "no-referrer"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -74,9 +77,11 @@ async fn secure_headers(request: Request, next: Next) -> Response {
     ];
     let mut response = next.run(request).await;
     for (name, value) in HEADERS {
+        // Only the dashboard's files say something of their own: that they may be kept.
         response
             .headers_mut()
-            .insert(name, HeaderValue::from_static(value));
+            .entry(name)
+            .or_insert(HeaderValue::from_static(value));
     }
     response
 }

@@ -4,6 +4,7 @@ mod check;
 mod cleanup;
 mod completions;
 mod dead;
+mod healthcheck;
 mod init;
 mod layouts;
 mod relay;
@@ -37,6 +38,8 @@ enum Verb {
     Check(check::Args),
     /// Count what waits and what is dead, from the tables; no relay is needed
     Status(status::Args),
+    /// Ask the relay on this machine how it is; exit code 1 when it is not well
+    Healthcheck(healthcheck::Args),
     /// Look at dead records, resend or discard them
     Dead(dead::Args),
     /// Send published records that are still stored again
@@ -63,6 +66,7 @@ impl Cli {
             Verb::Init(args) => init::run(args).await,
             Verb::Check(args) => check::run(args).await,
             Verb::Status(args) => status::run(args).await,
+            Verb::Healthcheck(args) => healthcheck::run(args).await,
             Verb::Dead(args) => dead::run(args).await,
             Verb::Replay(args) => replay::run(args).await,
             Verb::Verify(args) => verify::run(args).await,
