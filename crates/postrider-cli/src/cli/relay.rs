@@ -166,13 +166,13 @@ fn judge(outbox: &str, findings: &[Finding]) -> anyhow::Result<()> {
     Ok(())
 }
 
-struct Signals {
+pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Signals {
-    fn listen() -> anyhow::Result<Self> {
+    pub(super) fn listen() -> anyhow::Result<Self> {
         let listen = |kind| signal(kind).context("signals cannot be received");
         Ok(Self {
             terminate: listen(SignalKind::terminate())?,
@@ -192,7 +192,7 @@ impl Signals {
         std::process::exit(128 + signal);
     }
 
-    async fn next(&mut self) -> i32 {
+    pub(super) async fn next(&mut self) -> i32 {
         tokio::select! {
             _ = self.terminate.recv() => SignalKind::terminate().as_raw_value(),
             _ = self.interrupt.recv() => SignalKind::interrupt().as_raw_value(),
