@@ -39,6 +39,7 @@ mod failpoints;
 mod health;
 pub mod metrics;
 pub mod relay;
+pub mod replay;
 #[cfg(feature = "otlp")]
 pub mod telemetry;
 mod trace;
@@ -51,3 +52,4 @@ pub use postrider_brokers as brokers;
 pub use postrider_core as core;
 pub use postrider_stores as stores;
 pub use relay::Relay;
+pub use replay::Replay;

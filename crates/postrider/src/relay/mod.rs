@@ -23,6 +23,7 @@ pub use crate::cleanup::Cleanup;
 pub use config::Config;
 pub use journal::FailedAttempt;
 pub use monitor::{BreakerState, Monitor};
+pub(crate) use pace::Appetite;
 pub use tempo::{Dial, Tempo};
 
 use crate::Metrics;

@@ -43,7 +43,7 @@ impl Pace {
 
 /// The size of the next claim: the configured one, or fewer where records are large, so that memory
 /// stays bounded. The first claim is small because nothing is known yet.
-pub(super) struct Appetite {
+pub(crate) struct Appetite {
     max: u32,
     bytes_max: usize,
     next: u32,
@@ -54,10 +54,15 @@ const FIRST: u32 = 100;
 
 impl Appetite {
     pub(super) fn new(config: &Config) -> Self {
+        Self::of(config.batch, config.batch_bytes)
+    }
+
+    /// Up to `max` records, and about `bytes_max`.
+    pub(crate) fn of(max: u32, bytes_max: usize) -> Self {
         Self {
-            max: config.batch,
-            bytes_max: config.batch_bytes,
-            next: config.batch.min(FIRST),
+            max,
+            bytes_max,
+            next: max.min(FIRST),
         }
     }
 
@@ -66,12 +71,12 @@ impl Appetite {
         self.next = self.next.min(tempo.batch);
     }
 
-    pub(super) fn next(&self) -> u32 {
+    pub(crate) fn next(&self) -> u32 {
         self.next
     }
 
     /// Learns from a claim of `records` records with `bytes` in all.
-    pub(super) fn learn(&mut self, records: usize, bytes: usize) {
+    pub(crate) fn learn(&mut self, records: usize, bytes: usize) {
         let average = (bytes / records.max(1)).max(1);
         let fitting = u32::try_from(self.bytes_max / average).unwrap_or(u32::MAX);
         self.next = fitting.min(self.next.saturating_mul(4)).clamp(1, self.max);
