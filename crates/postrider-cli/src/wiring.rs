@@ -7,19 +7,24 @@ use anyhow::Context as _;
 use postrider::brokers::kafka::KafkaPublisher;
 use postrider::brokers::memory::MemoryBroker;
 use postrider::brokers::pubsub::PubSubPublisher;
-use postrider::core::{Backoff, Layout, Publisher, RetryPolicy, Router, StoreError};
+use postrider::core::{Backoff, Layout, ManagedStore, Publisher, RetryPolicy, Router, StoreError};
 use postrider::relay;
-use postrider::stores::postgres::{self, Options};
-pub(crate) use postrider::stores::postgres::{Finding, InitOptions, Level, PostgresStore as Store};
+pub(crate) use postrider::stores::postgres::InitOptions;
+use postrider::stores::postgres::{self, Options, PostgresStore};
 use postrider::{Metrics, Relay};
 use tokio::sync::Notify;
 
 use crate::config::{Broker, BrokerOptions, Cleanup, Config, ConfigError, DatabaseUrl, Outbox};
 
+pub(crate) type Store = Arc<dyn ManagedStore>;
 pub(crate) type Publishers = BTreeMap<String, Arc<dyn Publisher>>;
 
 /// The table of an outbox. Connects when it is first used.
 pub(crate) fn store(outbox: &Outbox) -> Result<Store, ConfigError> {
+    Ok(Arc::new(postgres_store(outbox)?))
+}
+
+fn postgres_store(outbox: &Outbox) -> Result<PostgresStore, ConfigError> {
     let pool = postgres::connect(outbox.database.expose(), outbox.connections)
         .map_err(|error| ConfigError::in_database(&outbox.name, error.to_string()))?;
     let options = Options {
@@ -29,7 +34,7 @@ pub(crate) fn store(outbox: &Outbox) -> Result<Store, ConfigError> {
         lease: outbox.lease,
         hold_max: outbox.lease,
     };
-    Ok(Store::new(pool, options))
+    Ok(PostgresStore::new(pool, options))
 }
 
 /// The statements that create what a layout needs.
@@ -78,14 +83,14 @@ fn publisher(broker: &Broker) -> Result<Arc<dyn Publisher>, String> {
 pub(crate) fn relay(
     config: &Config,
     outbox: &Outbox,
-    store: Arc<Store>,
+    store: Store,
     publishers: &Publishers,
     metrics: &Metrics,
 ) -> anyhow::Result<Relay> {
     let publisher = publishers.get(&outbox.broker).cloned();
     let publisher = publisher.with_context(|| format!("broker {} was not made", outbox.broker))?;
     let router = Router::new(&outbox.layout, outbox.routes.clone(), outbox.source.clone());
-    let mut relay = Relay::builder(store.clone(), publisher, router)
+    let mut relay = Relay::builder(store, publisher, router)
         .name(&outbox.name)
         .config(relay_config(outbox))
         .metrics(metrics);
@@ -93,7 +98,7 @@ pub(crate) fn relay(
         relay = relay.broker(messaging_system(broker));
     }
     if outbox.notify {
-        relay = relay.wake(hints(&store));
+        relay = relay.wake(hints(outbox)?);
     }
     Ok(relay.build())
 }
@@ -108,8 +113,8 @@ fn messaging_system(broker: &Broker) -> &'static str {
 }
 
 /// Passes the database's hints on to all workers, since only one of them looks at the lane of a new record.
-fn hints(store: &Store) -> Arc<Notify> {
-    let (wake, notify) = (store.listen(), Arc::new(Notify::new()));
+fn hints(outbox: &Outbox) -> Result<Arc<Notify>, ConfigError> {
+    let (wake, notify) = (postgres_store(outbox)?.listen(), Arc::new(Notify::new()));
     let workers = notify.clone();
     // Ends with the process, as the relay does.
     tokio::spawn(async move {
@@ -118,7 +123,7 @@ fn hints(store: &Store) -> Arc<Notify> {
             workers.notify_waiters();
         }
     });
-    notify
+    Ok(notify)
 }
 
 fn relay_config(outbox: &Outbox) -> relay::Config {

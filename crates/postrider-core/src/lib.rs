@@ -32,12 +32,13 @@ pub use inbox::{
 };
 pub use layout::{Layout, LayoutError, Ordering};
 pub use opening::{OpenError, Opened, Opening};
+pub use operate::{
+    Act, Actor, Audit, Audited, Cursor, DeadLetters, Diagnosis, Finding, Level, Limits,
+    ManagedStore, Page, ParkedKey, RecordFilter, RecordState, Records, StoredRecord,
+};
 pub use record::Record;
 pub use routing::{EventPayload, Route, RouteError, Router, Routes};
-pub use store::{
-    Backlog, Claim, DeadFilter, DeadLetters, DeadRecord, OutboxStore, Purge, Settled, Share,
-    StoreError, Want,
-};
+pub use store::{Backlog, Claim, OutboxStore, Purge, Settled, Share, StoreError, Want};
 pub use time::Timestamp;
 
 /// Any source error, kept for its chain of causes.

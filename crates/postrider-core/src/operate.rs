@@ -121,9 +121,10 @@ impl RecordFilter {
     }
 }
 
+/// Every record is in one state. What is yet to be published, which a backlog counts, is pending or waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordState {
-    /// Not published, those in flight included.
+    /// To be published and not failed so far, those in flight included.
     Pending,
     /// Failed and not dead: tried again at its retry time.
     Waiting,

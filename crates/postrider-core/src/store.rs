@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
-use crate::{BoxError, Fate, Record, RecordId, Timestamp};
+use crate::{BoxError, Fate, Record};
 
 /// A table that grows and has to be cut back.
 #[async_trait]
@@ -90,39 +90,6 @@ pub struct Backlog {
     pub dead: u64,
 }
 
-/// Dead records and what an operator may do with them.
-#[async_trait]
-pub trait DeadLetters: Send + Sync {
-    /// Dead records, oldest first.
-    async fn list(&self, filter: &DeadFilter, limit: u32) -> Result<Vec<DeadRecord>, StoreError>;
-
-    /// Makes dead records pending again, with their attempts counted from 0, and says how many it
-    /// found dead. Their error stays readable, marked as resent.
-    async fn resend(&self, ids: &[RecordId]) -> Result<u64, StoreError>;
-
-    /// Deletes dead records for good, which frees their keys, and says how many.
-    async fn discard(&self, ids: &[RecordId]) -> Result<u64, StoreError>;
-}
-
-/// Which dead records. Empty fields match everything.
-#[derive(Debug, Clone, Default)]
-pub struct DeadFilter {
-    pub ids: Vec<RecordId>,
-    pub event_type: Option<String>,
-    pub key: Option<String>,
-}
-
-#[derive(Debug, Clone)]
-pub struct DeadRecord {
-    pub id: RecordId,
-    pub event_type: Option<String>,
-    pub key: Option<String>,
-    pub topic: Option<String>,
-    pub attempts: u32,
-    pub error: Option<String>,
-    pub created_at: Timestamp,
-}
-
 /// Why the database did not do what was asked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -137,7 +104,7 @@ pub enum StoreError {
     /// The layout does not fit the table; trying again will not help.
     #[error("{0}")]
     Mismatch(String),
-    /// What was to be stored does not fit; the same thing never will.
+    /// What was to be stored or looked for does not fit; the same thing never will.
     #[error("cannot {action}: {reason}")]
     Unfit {
         action: &'static str,

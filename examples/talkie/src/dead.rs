@@ -4,7 +4,7 @@ use std::io::Write;
 
 use anyhow::Context as _;
 use clap::Subcommand;
-use postrider::core::{DeadFilter, DeadLetters, RecordId};
+use postrider::core::{Actor, ManagedStore, RecordFilter, RecordId};
 
 /// Records per look.
 const LIMIT: u32 = 1_000;
@@ -32,24 +32,36 @@ pub struct Which {
 
 pub async fn run(
     command: &Command,
-    letters: &dyn DeadLetters,
+    letters: &dyn ManagedStore,
     out: &mut impl Write,
 ) -> anyhow::Result<()> {
     match command {
         Command::Inspect => inspect(letters, out).await,
         Command::Resend(which) => {
-            let resent = letters.resend(&which.ids(letters).await?).await?;
+            let resent = letters
+                .resend(&which.ids(letters).await?, &operator())
+                .await?;
             Ok(writeln!(out, "{resent} resent")?)
         }
         Command::Purge(which) => {
-            let purged = letters.discard(&which.ids(letters).await?).await?;
+            let purged = letters
+                .discard(&which.ids(letters).await?, &operator())
+                .await?;
             Ok(writeln!(out, "{purged} purged")?)
         }
     }
 }
 
-async fn inspect(letters: &dyn DeadLetters, out: &mut impl Write) -> anyhow::Result<()> {
-    let dead = letters.list(&DeadFilter::default(), LIMIT).await?;
+/// Whoever has a shell with this binary and the database's address.
+fn operator() -> Actor {
+    Actor("talkie dead".into())
+}
+
+async fn inspect(letters: &dyn ManagedStore, out: &mut impl Write) -> anyhow::Result<()> {
+    let dead = letters
+        .find(&RecordFilter::dead(), None, LIMIT)
+        .await?
+        .items;
     for record in &dead {
         let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".into());
         writeln!(
@@ -67,9 +79,12 @@ async fn inspect(letters: &dyn DeadLetters, out: &mut impl Write) -> anyhow::Res
 }
 
 impl Which {
-    async fn ids(&self, letters: &dyn DeadLetters) -> anyhow::Result<Vec<RecordId>> {
+    async fn ids(&self, letters: &dyn ManagedStore) -> anyhow::Result<Vec<RecordId>> {
         if self.all {
-            let dead = letters.list(&DeadFilter::default(), LIMIT).await?;
+            let dead = letters
+                .find(&RecordFilter::dead(), None, LIMIT)
+                .await?
+                .items;
             return Ok(dead.into_iter().map(|record| record.id).collect());
         }
         let uuid = |id: &String| {

@@ -4,14 +4,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider::core::{Publisher, text};
+use postrider::core::{Level, Publisher, text};
 use serde::Serialize;
 use serde_json::json;
 
 use super::ConfigArgs;
 use crate::config::{BrokerOptions, Config, Outbox};
 use crate::output;
-use crate::wiring::{self, Level, Store};
+use crate::wiring::{self, Store};
 
 /// How long a database or a broker may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -141,8 +141,8 @@ async fn reach(publisher: &Arc<dyn Publisher>) -> Result<(), String> {
 }
 
 impl Finding {
-    fn of(place: &str, finding: wiring::Finding) -> Self {
-        let wiring::Finding {
+    fn of(place: &str, finding: postrider::core::Finding) -> Self {
+        let postrider::core::Finding {
             level,
             subject,
             message,

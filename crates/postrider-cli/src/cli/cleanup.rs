@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use postrider::core::Purge as _;
 use serde_json::json;
 
 use super::{ConfigArgs, UsageError, chosen};

@@ -1,11 +1,10 @@
 //! `postrider dead`: records that were given up. Payloads are not shown.
 
-use std::collections::HashSet;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Subcommand;
-use postrider::core::{DeadFilter, DeadLetters, DeadRecord, RecordId};
+use postrider::core::{Actor, RecordFilter, RecordId, StoredRecord};
 use serde_json::{Value, json};
 
 use super::{ConfigArgs, UsageError, chosen};
@@ -105,7 +104,7 @@ impl Verb {
 pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.action {
         Action::List { which, limit } => {
-            let records = which.store()?.list(&which.filter(), limit).await?;
+            let records = find(&which.store()?, &which.filter(), limit).await?;
             which.print(&records)?;
         }
         Action::Show { which } => return show(&which).await,
@@ -128,11 +127,12 @@ impl Which {
         }
     }
 
-    fn filter(&self) -> DeadFilter {
-        DeadFilter {
+    fn filter(&self) -> RecordFilter {
+        RecordFilter {
             ids: self.id.iter().map(|id| record_id(id)).collect(),
             event_type: self.event_type.clone(),
             key: self.key.clone(),
+            ..RecordFilter::dead()
         }
     }
 
@@ -140,7 +140,7 @@ impl Which {
         self.id.is_empty() && self.event_type.is_none() && self.key.is_none()
     }
 
-    fn print(&self, records: &[DeadRecord]) -> anyhow::Result<()> {
+    fn print(&self, records: &[StoredRecord]) -> anyhow::Result<()> {
         if self.json {
             let lines: Vec<Value> = records.iter().map(to_json).collect();
             return Ok(output::json(&lines)?);
@@ -157,7 +157,7 @@ async fn show(which: &Which) -> anyhow::Result<ExitCode> {
     if which.is_open() {
         return Err(UsageError("name records by --id, --type or --key".into()).into());
     }
-    let records = which.store()?.list(&which.filter(), BATCH).await?;
+    let records = find(&which.store()?, &which.filter(), BATCH).await?;
     if which.json {
         which.print(&records)?;
     } else {
@@ -179,7 +179,7 @@ async fn alter(which: &Which, change: &Change, verb: Verb) -> anyhow::Result<Exi
     let store = which.store()?;
     let records = match change.dry_run {
         true => {
-            let records = store.list(&which.filter(), DRY_RUN_MAX).await?;
+            let records = find(&store, &which.filter(), DRY_RUN_MAX).await?;
             which.print(&records)?;
             records.len() as u64
         }
@@ -195,25 +195,31 @@ async fn alter(which: &Which, change: &Change, verb: Verb) -> anyhow::Result<Exi
     Ok(output::verdict(records >= which.id.len() as u64))
 }
 
-/// Works through the records batch by batch. What dies again in the meantime is not touched twice.
-async fn alter_all(store: &Store, filter: &DeadFilter, verb: Verb) -> anyhow::Result<u64> {
-    let mut seen: HashSet<RecordId> = HashSet::new();
-    let mut altered = 0;
+async fn find(
+    store: &Store,
+    filter: &RecordFilter,
+    limit: u32,
+) -> anyhow::Result<Vec<StoredRecord>> {
+    Ok(store.find(filter, None, limit).await?.items)
+}
+
+/// Works through the records in the outbox's order, batch by batch. What dies again in the meantime lies behind, and is
+/// not touched twice.
+async fn alter_all(store: &Store, filter: &RecordFilter, verb: Verb) -> anyhow::Result<u64> {
+    let by = Actor("postrider dead".into());
+    let (mut altered, mut from) = (0, None);
     loop {
-        let died_again_max = u32::try_from(seen.len()).unwrap_or(u32::MAX);
-        let mut records = store
-            .list(filter, BATCH.saturating_add(died_again_max))
-            .await?;
-        records.retain(|record| seen.insert(record.id.clone()));
-        if records.is_empty() {
-            return Ok(altered);
-        }
-        let ids: Vec<RecordId> = records.into_iter().map(|record| record.id).collect();
+        let page = store.find(filter, from.as_ref(), BATCH).await?;
+        let ids: Vec<RecordId> = page.items.into_iter().map(|record| record.id).collect();
         let batch = match verb {
-            Verb::Resend => store.resend(&ids).await,
-            Verb::Discard => store.discard(&ids).await,
+            Verb::Resend => store.resend(&ids, &by).await,
+            Verb::Discard => store.discard(&ids, &by).await,
         };
         altered += batch.with_context(|| format!("only {altered} {}", verb.done()))?;
+        from = page.next;
+        if from.is_none() {
+            return Ok(altered);
+        }
     }
 }
 
@@ -228,7 +234,7 @@ fn record_id(text: &str) -> RecordId {
     }
 }
 
-fn row(record: &DeadRecord) -> [String; 6] {
+fn row(record: &StoredRecord) -> [String; 6] {
     let or_dash = |text: &Option<String>| output::cell(text.as_deref().unwrap_or("-"), 40);
     [
         record.id.to_string(),
@@ -240,7 +246,7 @@ fn row(record: &DeadRecord) -> [String; 6] {
     ]
 }
 
-fn page(record: &DeadRecord) -> String {
+fn page(record: &StoredRecord) -> String {
     let or_dash = |text: &Option<String>| output::cell(text.as_deref().unwrap_or("-"), usize::MAX);
     format!(
         "id:         {}\ntype:       {}\nkey:        {}\ntopic:      {}\nattempts:   {}\n\
@@ -255,7 +261,7 @@ fn page(record: &DeadRecord) -> String {
     )
 }
 
-fn to_json(record: &DeadRecord) -> Value {
+fn to_json(record: &StoredRecord) -> Value {
     json!({
         "id": record.id.to_string(),
         "event_type": record.event_type,

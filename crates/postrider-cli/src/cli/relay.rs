@@ -1,11 +1,10 @@
 //! `postrider relay`: every outbox of the config, in one process, until a signal.
 
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use postrider::core::StoreError;
+use postrider::core::{Finding, Level, StoreError};
 use postrider::{Metrics, Relay};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -16,7 +15,7 @@ use super::ConfigArgs;
 use crate::admin::{self, Admin};
 use crate::config::{Config, Outbox};
 use crate::telemetry;
-use crate::wiring::{self, Finding, Level, Store};
+use crate::wiring::{self, Store};
 
 /// Between two looks at a table whose database did not answer.
 const CHECK_AGAIN: Duration = Duration::from_secs(1);
@@ -56,12 +55,12 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     ended.map(|()| ExitCode::SUCCESS)
 }
 
-type Wired = (String, Arc<Store>, Relay);
+type Wired = (String, Store, Relay);
 
 fn outboxes(config: &Config, metrics: &Metrics) -> anyhow::Result<Vec<Wired>> {
     let publishers = wiring::publishers(config)?;
     let wire = |outbox: &Outbox| {
-        let store = Arc::new(wiring::store(outbox)?);
+        let store = wiring::store(outbox)?;
         let relay = wiring::relay(config, outbox, store.clone(), &publishers, metrics)?;
         Ok((outbox.name.clone(), store, relay))
     };
@@ -105,7 +104,7 @@ async fn relay_all(outboxes: Vec<Wired>, stop: &CancellationToken) -> anyhow::Re
 /// runs and waits for it, and the table is looked at as soon as it can be.
 async fn relay_one(
     name: String,
-    store: Arc<Store>,
+    store: Store,
     relay: Relay,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {

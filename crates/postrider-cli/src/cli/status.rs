@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use postrider::core::{Backlog, OutboxStore as _, text};
+use postrider::core::{Backlog, text};
 use serde_json::{Value, json};
 
 use super::{ConfigArgs, chosen};

@@ -1,96 +1,122 @@
-//! Dead records: seen, resent, discarded.
+//! Dead records, resent or discarded. Who did it is written down in the same transaction.
 
 use async_trait::async_trait;
-use postrider_core::{DeadFilter, DeadLetters, DeadRecord, RecordId, StoreError};
+use postrider_core::{Act, Actor, DeadLetters, RecordId, StoreError};
 use sqlx::Row as _;
-use sqlx::postgres::PgRow;
 
+use super::audit::Entry;
 use super::error::store_error;
-use super::ids::{IdList, PgQuery};
+use super::ids::IdList;
 use super::outbox::{Ready, query};
-use super::{Inner, PostgresStore, rows};
-use crate::sql::table::Kind;
+use super::tx::Tx;
+use super::{Inner, PostgresStore};
+use crate::sql::statement::Change;
 
 #[async_trait]
 impl DeadLetters for PostgresStore {
-    async fn list(&self, filter: &DeadFilter, limit: u32) -> Result<Vec<DeadRecord>, StoreError> {
-        let inner = &*self.inner;
-        let ready = inner.ready().await?;
-        let failed = store_error("list dead records", &inner.name());
-        let mut list = query(&ready.statements.dead.list).bind(i64::from(limit));
-        list = if filter.ids.is_empty() {
-            IdList::bind_none(ready.id_kind, list)
-        } else {
-            IdList::new(ready.id_kind, &filter.ids)?.bind(list)
-        };
-        list = list
-            .bind(filter.event_type.clone())
-            .bind(filter.key.clone());
-        let rows = inner.with_outbox(&ready, list).fetch_all(&inner.pool).await;
-        let rows = inner.forget_if_stale(rows.map_err(&failed)).await?;
-        rows.iter()
-            .map(|row| dead_record(row, ready.id_kind))
-            .collect::<Result<_, _>>()
-            .map_err(&failed)
-    }
-
-    async fn resend(&self, ids: &[RecordId]) -> Result<u64, StoreError> {
+    async fn resend(&self, ids: &[RecordId], by: &Actor) -> Result<u64, StoreError> {
         let ready = self.inner.ready().await?;
-        let resend = query(&ready.statements.dead.resend);
+        let change = &ready.statements.dead.resend;
+        let action = ("resend dead records", "resend");
         self.inner
-            .change(&ready, "resend dead records", resend, ids)
+            .change_dead(&ready, change, action, ids, by)
             .await
     }
 
-    async fn discard(&self, ids: &[RecordId]) -> Result<u64, StoreError> {
+    async fn discard(&self, ids: &[RecordId], by: &Actor) -> Result<u64, StoreError> {
         let ready = self.inner.ready().await?;
-        let discard = query(&ready.statements.dead.discard);
+        let change = &ready.statements.dead.discard;
+        let action = ("discard dead records", "discard");
         self.inner
-            .change(&ready, "discard dead records", discard, ids)
+            .change_dead(&ready, change, action, ids, by)
             .await
     }
 }
 
 impl Inner {
-    async fn change(
+    async fn change_dead(
         &self,
         ready: &Ready,
-        action: &'static str,
-        statement: PgQuery,
+        change: &Change,
+        (action, word): (&'static str, &str),
         ids: &[RecordId],
+        by: &Actor,
     ) -> Result<u64, StoreError> {
-        let statement = IdList::new(ready.id_kind, ids)?.bind(statement);
-        let done = self.with_outbox(ready, statement).execute(&self.pool).await;
-        let done = done.map_err(store_error(action, &self.name()));
-        Ok(self.forget_if_stale(done).await?.rows_affected())
-    }
-
-    /// Where troubles are kept aside, the statement's last parameter says whose.
-    fn with_outbox(&self, ready: &Ready, statement: PgQuery) -> PgQuery {
-        if self.options.layout.needs_troubles() {
-            statement.bind(ready.table.full_name.clone())
-        } else {
-            statement
+        let failed = store_error(action, &self.name());
+        let begun = Tx::begin(&self.pool, "BEGIN ISOLATION LEVEL READ COMMITTED".into()).await;
+        let (mut tx, _) = begun.map_err(&failed)?;
+        let changed = async {
+            let locked = self
+                .dead_among(ready, &ready.statements.dead.lock, &mut tx, ids)
+                .await?;
+            // Whoever was waited for may have changed them.
+            let dead = self
+                .dead_among(ready, &ready.statements.dead.find, &mut tx, &locked)
+                .await?;
+            if dead.is_empty() {
+                return Ok(0);
+            }
+            let act = Act {
+                action: word.into(),
+                record: None,
+                detail: None,
+            };
+            let entry = Entry::new(by, &act, ready);
+            self.write_audit(ready, &mut tx, action, entry, &dead)
+                .await?;
+            self.write_change(ready, &mut tx, action, change, &dead)
+                .await?;
+            Ok(dead.len() as u64)
+        };
+        let changed = self.forget_if_stale(changed.await).await;
+        match changed {
+            Ok(0) | Err(_) => tx.rollback().await.map_err(&failed)?,
+            Ok(_) => tx.commit().await.map_err(&failed)?,
         }
+        changed
     }
-}
 
-fn dead_record(row: &PgRow, id_kind: Kind) -> Result<DeadRecord, sqlx::Error> {
-    let id: String = row.try_get(0)?;
-    let attempts: i64 = row.try_get(4)?;
-    let created_at: Option<i64> = row.try_get_unchecked(6)?;
-    let text = RecordId::Text(id.clone().into());
-    Ok(DeadRecord {
-        id: match id_kind {
-            Kind::Uuid => id.parse().map_or(text, RecordId::Uuid),
-            Kind::Int => id.parse().map_or(text, RecordId::Int),
-            _ => text,
-        },
-        event_type: row.try_get(1)?,
-        key: row.try_get(2)?,
-        topic: row.try_get(3)?,
-        attempts: u32::try_from(attempts).unwrap_or(0),
-        error: row.try_get(5)?,
-        created_at: rows::time(created_at.unwrap_or(0)),
-    })
+    async fn dead_among(
+        &self,
+        ready: &Ready,
+        statement: &std::sync::Arc<str>,
+        tx: &mut Tx,
+        ids: &[RecordId],
+    ) -> Result<Vec<RecordId>, StoreError> {
+        let failed = store_error("find dead records", &self.name());
+        let mut find = IdList::new(ready.id_kind, ids)?.bind(query(statement));
+        if self.options.layout.needs_troubles() {
+            find = find.bind(ready.table.full_name.clone());
+        }
+        let rows = find.fetch_all(tx.connection()).await.map_err(&failed)?;
+        let id =
+            |row: &sqlx::postgres::PgRow| Ok(RecordId::Text(row.try_get::<String, _>(0)?.into()));
+        rows.iter()
+            .map(id)
+            .collect::<Result<_, sqlx::Error>>()
+            .map_err(&failed)
+    }
+
+    async fn write_change(
+        &self,
+        ready: &Ready,
+        tx: &mut Tx,
+        action: &'static str,
+        change: &Change,
+        dead: &[RecordId],
+    ) -> Result<(), StoreError> {
+        let failed = store_error(action, &self.name());
+        if let Some(outbox) = &change.outbox {
+            let outbox = IdList::new(ready.id_kind, dead)?.bind(query(outbox));
+            outbox.execute(tx.connection()).await.map_err(&failed)?;
+        }
+        if let Some(troubles) = &change.troubles {
+            let ids: Vec<String> = dead.iter().map(ToString::to_string).collect();
+            let troubles = query(troubles)
+                .bind(ready.table.full_name.clone())
+                .bind(ids);
+            troubles.execute(tx.connection()).await.map_err(&failed)?;
+        }
+        Ok(())
+    }
 }

@@ -1,6 +1,6 @@
 //! Lists of record ids as parameters, in the type that their column has.
 
-use postrider_core::{RecordId, StoreError};
+use postrider_core::{RecordId, StoreError, text};
 use sqlx::Postgres;
 use sqlx::postgres::PgArguments;
 use sqlx::query::Query;
@@ -38,14 +38,6 @@ impl IdList {
             Self::Text(ids) => query.bind(ids),
         }
     }
-
-    pub(super) fn bind_none(kind: Kind, query: PgQuery) -> PgQuery {
-        match kind {
-            Kind::Uuid => query.bind(None::<Vec<Uuid>>),
-            Kind::Int => query.bind(None::<Vec<i64>>),
-            _ => query.bind(None::<Vec<String>>),
-        }
-    }
 }
 
 fn uuid(id: &RecordId) -> Result<Uuid, StoreError> {
@@ -66,9 +58,9 @@ fn int(id: &RecordId) -> Result<i64, StoreError> {
 }
 
 fn not_an_id(id: &RecordId, expected: &str) -> StoreError {
-    StoreError::Refused {
+    let id = text::bounded(&id.to_string(), 100);
+    StoreError::Unfit {
         action: "look up records",
         reason: format!("id {id} is not {expected}, which this outbox has"),
-        source: None,
     }
 }

@@ -3,11 +3,13 @@
 //! Nothing outlives a transaction but prepared statements, so poolers in transaction mode work. Those that do
 //! not track prepared statements (PgBouncer before 1.21) need `?statement-cache-capacity=0` in the URL.
 
+mod audit;
 mod capture;
 mod check;
 mod claim;
 mod connect;
 mod dead;
+mod diagnosis;
 mod emit;
 mod error;
 mod hold;
@@ -16,6 +18,7 @@ pub mod inbox;
 mod lease;
 mod outbox;
 pub mod parked;
+mod records;
 mod resting;
 mod rows;
 mod schema;
@@ -31,10 +34,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use postrider_core::layout::ClaimMode;
-use postrider_core::{Backlog, Claim, Layout, OnDead, OutboxStore, Purge, StoreError, Want};
+use postrider_core::{
+    Backlog, Claim, Diagnosis, Finding, Layout, Limits, OnDead, OutboxStore, Purge, StoreError,
+    Want,
+};
 pub use sqlx::{PgConnection, PgPool};
 
-pub use check::{Finding, Level};
 pub use connect::connect;
 pub use emit::Outbox;
 pub use inbox::{InboxLayout, PgInbox};
@@ -106,12 +111,6 @@ impl PostgresStore {
         }
     }
 
-    /// Compares the layout with the table, its privileges and indexes, and looks for settings that lose
-    /// or reorder events.
-    pub async fn check(&self) -> Result<Vec<Finding>, StoreError> {
-        check::findings(&self.inner).await
-    }
-
     /// Wakes when rows are inserted, where `init` has set up the notifying trigger. A hint that shortens
     /// the wait: polling stays the truth.
     pub fn listen(&self) -> Wake {
@@ -149,5 +148,16 @@ impl OutboxStore for PostgresStore {
 
     async fn ping(&self) -> Result<(), StoreError> {
         upkeep::ping(&self.inner.pool).await
+    }
+}
+
+#[async_trait]
+impl Diagnosis for PostgresStore {
+    async fn check(&self) -> Result<Vec<Finding>, StoreError> {
+        check::findings(&self.inner).await
+    }
+
+    async fn diagnose(&self, limits: &Limits) -> Result<Vec<Finding>, StoreError> {
+        diagnosis::findings(self, limits).await
     }
 }

@@ -99,6 +99,25 @@ impl<'a> Reader<'a> {
         })
     }
 
+    /// A record's id, from its text, in the form that the records have.
+    pub(super) fn id(&self, text: String) -> RecordId {
+        match self.selection.columns[self.selection.id].form {
+            Form::Uuid => text
+                .parse()
+                .map_or_else(|_| RecordId::Text(text.into()), RecordId::Uuid),
+            Form::Int => text
+                .parse()
+                .map_or_else(|_| RecordId::Text(text.into()), RecordId::Int),
+            _ => RecordId::Text(text.into()),
+        }
+    }
+
+    /// The event id among a record's headers.
+    pub(super) fn event_id(&mut self, headers: &[u8]) -> Option<EventId> {
+        let name = self.selection.event_id_header.as_ref()?;
+        header_id(&self.headers(headers).ok()?, name)
+    }
+
     fn headers(&mut self, json: &[u8]) -> Result<Vec<Header>, String> {
         let object: serde_json::Map<String, serde_json::Value> =
             serde_json::from_slice(json).map_err(|_| "headers are not a JSON object".to_owned())?;

@@ -6,14 +6,15 @@ use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, PgPool, Row as _};
 
 use super::tx::Tx;
-use crate::sql::statement::{Writer, troubles_table};
-use crate::sql::table::{Column, Kind, Table, Troubles};
+use crate::sql::statement::{Writer, audit_table, troubles_table};
+use crate::sql::table::{Beside, Column, Kind, Table};
 
 const TABLE: &str = "
 SELECT format('%I.%I', n.nspname, c.relname), has_table_privilege(c.oid, 'DELETE'), to_regclass($2) IS NOT NULL,
   coalesce(has_table_privilege(to_regclass($2), 'SELECT') AND has_table_privilege(to_regclass($2), 'INSERT')
     AND has_table_privilege(to_regclass($2), 'UPDATE') AND has_table_privilege(to_regclass($2), 'DELETE'), false),
-  quote_ident(current_user)
+  quote_ident(current_user), to_regclass($3) IS NOT NULL,
+  coalesce(has_table_privilege(to_regclass($3), 'SELECT') AND has_table_privilege(to_regclass($3), 'INSERT'), false)
 FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
 WHERE c.oid = to_regclass($1)";
 
@@ -45,6 +46,7 @@ pub(super) async fn read(
     let found = sqlx::query(TABLE)
         .bind(&name)
         .bind(troubles)
+        .bind(audit_table(table).quoted())
         .fetch_optional(&mut *connection)
         .await?;
     let Some(row) = found else { return Ok(None) };
@@ -55,11 +57,8 @@ pub(super) async fn read(
     Ok(Some(Table {
         full_name: row.try_get(0)?,
         may_delete: row.try_get(1)?,
-        troubles: match (row.try_get(2)?, row.try_get(3)?) {
-            (false, _) => Troubles::Missing,
-            (true, false) => Troubles::Unreadable,
-            (true, true) => Troubles::Ready,
-        },
+        troubles: Beside::new(row.try_get(2)?, row.try_get(3)?),
+        audit: Beside::new(row.try_get(5)?, row.try_get(6)?),
         role: row.try_get(4)?,
         columns: columns.iter().map(column).collect::<Result<_, _>>()?,
         claim_index: false,

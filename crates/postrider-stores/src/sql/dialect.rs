@@ -27,6 +27,14 @@ pub(crate) struct Dialect {
     pub after: fn(time: &str, micros: &str) -> String,
     /// Microseconds from the first time to the second.
     pub micros_between: fn(from: &str, to: &str) -> String,
+    /// The beginning of 1970, UTC.
+    pub epoch: &'static str,
+    /// A text's first characters.
+    pub left: fn(text: &str, chars: u32) -> String,
+    /// Whether a text contains another, in any case.
+    pub contains: fn(text: &str, part: &str) -> String,
+    /// How many bytes a text or a binary has.
+    pub octets: fn(value: &str) -> String,
 }
 
 pub(crate) const POSTGRES: Dialect = Dialect {
@@ -48,4 +56,8 @@ pub(crate) const POSTGRES: Dialect = Dialect {
     },
     after: |time, micros| format!("{time} + {micros} * interval '1 microsecond'"),
     micros_between: |from, to| format!("(extract(epoch FROM {to} - {from}) * 1000000)::int8"),
+    epoch: "'epoch'::timestamptz",
+    left: |text, chars| format!("left({text}, {chars})"),
+    contains: |text, part| format!("strpos(lower({text}), lower({part})) > 0"),
+    octets: |value| format!("octet_length({value})"),
 };

@@ -1,6 +1,7 @@
 //! Statements for a layout, as text. Nothing here knows a driver or does I/O: a layout, a dialect and
 //! what is known of the real table go in, text comes out.
 
+pub(crate) mod cursor;
 pub(crate) mod dialect;
 pub(crate) mod draft;
 pub(crate) mod fit;
@@ -17,3 +18,6 @@ pub(crate) const LANES: u32 = 32;
 
 /// Where retries and deaths are kept for tables that have no columns for them.
 pub(crate) const TROUBLES: &str = "postrider_troubles";
+
+/// Where it is written down who did what to a record.
+pub(crate) const AUDIT: &str = "postrider_audit";

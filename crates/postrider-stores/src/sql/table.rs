@@ -50,15 +50,27 @@ pub(crate) struct Table {
     pub role: String,
     /// Whether the claim can walk an index that holds only pending records, in order.
     pub claim_index: bool,
-    pub troubles: Troubles,
+    pub troubles: Beside,
+    pub audit: Beside,
 }
 
-/// The state of the side table.
+/// The state of a table that Postrider keeps beside the outbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Troubles {
+pub(crate) enum Beside {
     Missing,
-    Unreadable,
+    /// There, but this role may not do with it what it must.
+    Forbidden,
     Ready,
+}
+
+impl Beside {
+    pub(crate) fn new(exists: bool, may: bool) -> Self {
+        match (exists, may) {
+            (false, _) => Self::Missing,
+            (true, false) => Self::Forbidden,
+            (true, true) => Self::Ready,
+        }
+    }
 }
 
 impl Table {
@@ -70,7 +82,8 @@ impl Table {
             may_delete: true,
             role: "CURRENT_USER".into(),
             claim_index: false,
-            troubles: Troubles::Ready,
+            troubles: Beside::Ready,
+            audit: Beside::Ready,
         }
     }
 

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use postrider_core::{
-    Claim, DeadFilter, DeadLetters as _, Event, Fate, OutboxStore, Share, StoreError, Want,
+    Actor, Claim, DeadLetters as _, Event, Fate, OutboxStore, RecordFilter, Records as _, Share,
+    StoreError, Want,
 };
 use postrider_stores::postgres::{InitOptions, Options, Outbox, PostgresStore, connect, init};
 use postrider_testkit::eventually;
@@ -256,11 +257,27 @@ async fn two_outboxes_share_the_side_table_and_nothing_else() {
     for store in [&numbers, &uuids.store()] {
         kill_first(store).await;
         assert_eq!(store.backlog().await.unwrap().dead, 1);
-        let dead = store.list(&DeadFilter::default(), 10).await.unwrap();
+        let dead = store
+            .find(&RecordFilter::dead(), None, 10)
+            .await
+            .unwrap()
+            .items;
         assert_eq!(dead.len(), 1);
-        assert_eq!(store.resend(&[dead[0].id.clone()]).await.unwrap(), 1);
+        assert_eq!(
+            store
+                .resend(&[dead[0].id.clone()], &Actor("me".into()))
+                .await
+                .unwrap(),
+            1
+        );
         kill_first(store).await;
-        assert_eq!(store.discard(&[dead[0].id.clone()]).await.unwrap(), 1);
+        assert_eq!(
+            store
+                .discard(&[dead[0].id.clone()], &Actor("me".into()))
+                .await
+                .unwrap(),
+            1
+        );
         assert_eq!(store.backlog().await.unwrap().pending, 1);
     }
     assert_eq!(uuids.database.count("postrider_troubles").await, 0);

@@ -1,6 +1,7 @@
 //! What `init` creates, and what it leaves alone.
 
 use futures::future::join_all;
+use postrider_core::Diagnosis as _;
 use postrider_stores::postgres::{InitOptions, PostgresStore, connect, ddl, init};
 use postrider_testkit::database::{Database, fresh_schema};
 
@@ -66,11 +67,12 @@ async fn the_packfinderz_table_is_the_locked_one() {
         let from = format!("pg_enum WHERE enumtypid = '{name}'::regtype");
         assert_eq!(database.count(&from).await, labels, "{name}");
     }
+    // The outbox and, beside it, the audit of what operators do.
     assert_eq!(
         database
             .number("SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()")
             .await,
-        1
+        2
     );
 }
 

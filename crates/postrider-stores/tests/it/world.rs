@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use postrider_core::layout::State as LayoutState;
-use postrider_core::{Event, Layout, RecordId};
+use postrider_core::{Event, Layout, ManagedStore, RecordId};
 use postrider_stores::postgres::{
     InitOptions, Options, Outbox, PgPool, PostgresStore, connect, init,
 };
-use postrider_testkit::conformance::store::{Seen, Settings, State, Store, StoreWorld};
+use postrider_testkit::conformance::store::{Seen, Settings, State, StoreWorld};
 use postrider_testkit::database::{Database, fresh_schema};
 use uuid::Uuid;
 
@@ -185,7 +185,7 @@ impl World {
 
 #[async_trait]
 impl StoreWorld for World {
-    fn relay(&self, settings: Settings) -> Arc<dyn Store> {
+    fn relay(&self, settings: Settings) -> Arc<dyn ManagedStore> {
         self.max_attempts
             .store(settings.max_attempts, Atomic::Relaxed);
         let options = Options {

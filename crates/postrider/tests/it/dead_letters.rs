@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use postrider::brokers::memory::{Fault, MemoryBroker};
-use postrider::core::{DeadLetters as _, Event, OnDead, Route, Routes};
+use postrider::core::{Actor, DeadLetters as _, Event, OnDead, Route, Routes};
 use serde_json::json;
 use sqlx::Row as _;
 
@@ -34,8 +34,20 @@ async fn a_dead_letter_is_resent_or_purged_by_an_operator_and_by_nobody_else() {
             .clone()
     };
     let store = world.store();
-    assert_eq!(store.resend(&[id_of(&resent)]).await.unwrap(), 1);
-    assert_eq!(store.discard(&[id_of(&purged)]).await.unwrap(), 1);
+    assert_eq!(
+        store
+            .resend(&[id_of(&resent)], &Actor("me".into()))
+            .await
+            .unwrap(),
+        1
+    );
+    assert_eq!(
+        store
+            .discard(&[id_of(&purged)], &Actor("me".into()))
+            .await
+            .unwrap(),
+        1
+    );
     until_accepted(&broker, TOPIC, 1).await;
     world.until_drained().await;
     relay.stop().await;
@@ -60,8 +72,20 @@ async fn a_dead_letter_is_resent_or_purged_by_an_operator_and_by_nobody_else() {
     assert!(world.column(&row(&purged)).await.is_empty());
     assert!(world.text(&row(&kept)).await.starts_with("dead_lettered"));
     // What is not dead is neither resent nor purged.
-    assert_eq!(store.resend(&[id_of(&resent)]).await.unwrap(), 0);
-    assert_eq!(store.discard(&[id_of(&resent)]).await.unwrap(), 0);
+    assert_eq!(
+        store
+            .resend(&[id_of(&resent)], &Actor("me".into()))
+            .await
+            .unwrap(),
+        0
+    );
+    assert_eq!(
+        store
+            .discard(&[id_of(&resent)], &Actor("me".into()))
+            .await
+            .unwrap(),
+        0
+    );
     assert_eq!(world.number("SELECT count(*) FROM outbox").await, 2);
 }
 
@@ -127,7 +151,11 @@ async fn a_resent_row_is_published_with_its_attempts_counted_from_zero() {
     let dead = world.until_dead(1).await;
     assert_eq!(dead[0].attempts, 2);
     assert_eq!(
-        world.store().resend(&[dead[0].id.clone()]).await.unwrap(),
+        world
+            .store()
+            .resend(&[dead[0].id.clone()], &Actor("me".into()))
+            .await
+            .unwrap(),
         1
     );
     until_accepted(&broker, world.sample_topic(), 1).await;
@@ -171,7 +199,11 @@ async fn a_parked_key_goes_on_in_order_once_its_dead_event_is_resent() {
     );
     let dead = world.dead().await;
     assert_eq!(
-        world.store().resend(&[dead[0].id.clone()]).await.unwrap(),
+        world
+            .store()
+            .resend(&[dead[0].id.clone()], &Actor("me".into()))
+            .await
+            .unwrap(),
         1
     );
     world.until_drained().await;
@@ -186,7 +218,11 @@ async fn a_parked_key_goes_on_without_its_dead_event_once_that_is_discarded() {
     let (world, broker, relay) = parked(OnDead::Park).await;
     let dead = world.dead().await;
     assert_eq!(
-        world.store().discard(&[dead[0].id.clone()]).await.unwrap(),
+        world
+            .store()
+            .discard(&[dead[0].id.clone()], &Actor("me".into()))
+            .await
+            .unwrap(),
         1
     );
     world.until_drained().await;

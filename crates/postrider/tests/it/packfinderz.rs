@@ -2,7 +2,7 @@
 
 use postrider::brokers::memory::{Fault, MemoryBroker};
 use postrider::core::text::ERROR_BYTES_MAX;
-use postrider::core::{DeadRecord, Event, Route, Routes, Topic};
+use postrider::core::{Event, Route, Routes, StoredRecord, Topic};
 use serde_json::{Value, json};
 use sqlx::Row as _;
 use uuid::Uuid;
@@ -309,7 +309,7 @@ async fn rows_that_the_catalogue_refuses_are_dead_at_once_and_hold_nothing_up() 
     }
     // Not tried again: nothing about them has changed since.
     let again = world.dead().await;
-    let figures = |rows: &[DeadRecord]| -> Vec<_> {
+    let figures = |rows: &[StoredRecord]| -> Vec<_> {
         rows.iter()
             .map(|row| (row.id.clone(), row.attempts, row.error.clone()))
             .collect()

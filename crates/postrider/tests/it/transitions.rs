@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
 
 use postrider::brokers::memory::{Fault, MemoryBroker};
-use postrider::core::{DeadLetters as _, Event, Message};
+use postrider::core::{Actor, DeadLetters as _, Event, Message};
 use sqlx::Row as _;
 
 use crate::talkie::{event, has_key, note_changes};
@@ -72,7 +72,7 @@ async fn resend_the_dead(world: &World, broker: &MemoryBroker) {
     let store = world.store();
     let dead = world.dead().await;
     let ids: Vec<_> = dead.into_iter().map(|row| row.id).collect();
-    assert_eq!(store.resend(&ids).await.unwrap(), 2);
+    assert_eq!(store.resend(&ids, &Actor("me".into())).await.unwrap(), 2);
     let relay = world.relay(broker.clone()).start();
     world.until_drained().await;
     relay.stop().await;

@@ -8,8 +8,8 @@ use postrider::Health;
 use postrider::brokers::memory::MemoryBroker;
 use postrider::core::layout::Template;
 use postrider::core::{
-    Backoff, DeadFilter, DeadLetters as _, DeadRecord, Emitted, Event, Layout, Message, OnDead,
-    OutboxStore, Publisher, RetryPolicy, Router, Routes, Topic,
+    Backoff, Emitted, Event, Layout, Message, OnDead, OutboxStore, Publisher, RecordFilter,
+    Records as _, RetryPolicy, Router, Routes, StoredRecord, Topic,
 };
 use postrider::relay::{Config, Dial, RelayError};
 use postrider::stores::postgres::{self, InitOptions, Options, Outbox, PgPool, PostgresStore};
@@ -165,13 +165,13 @@ impl World {
         .await;
     }
 
-    pub(crate) async fn dead(&self) -> Vec<DeadRecord> {
-        let all = DeadFilter::default();
-        self.store().list(&all, 1000).await.unwrap()
+    pub(crate) async fn dead(&self) -> Vec<StoredRecord> {
+        let dead = RecordFilter::dead();
+        self.store().find(&dead, None, 1000).await.unwrap().items
     }
 
     /// Waits until so many records are dead.
-    pub(crate) async fn until_dead(&self, count: usize) -> Vec<DeadRecord> {
+    pub(crate) async fn until_dead(&self, count: usize) -> Vec<StoredRecord> {
         eventually("records are dead", async || match self.dead().await {
             dead if dead.len() == count => Ok(dead),
             dead => Err(dead),

@@ -1,10 +1,9 @@
 //! What works, but not as well as it could.
 
 use postrider_core::layout::{Identifier, State};
-use postrider_core::{OnDead, Ordering};
+use postrider_core::{Finding, Level, OnDead, Ordering};
 use sqlx::PgPool;
 
-use super::{Finding, Level};
 use crate::postgres::outbox::writer;
 use crate::postgres::{Inner, shape};
 use crate::sql::statement::{Writer, claim_index, troubled_index};

@@ -4,49 +4,11 @@
 mod advice;
 mod structure;
 
-use postrider_core::StoreError;
+use postrider_core::{Finding, Level, StoreError};
 
 use super::error::store_error;
 use super::{Inner, Options, shape};
 use crate::sql::table::Table;
-
-/// How bad a finding is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// The relay cannot work.
-    Error,
-    /// It works, but slowly or with fewer promises.
-    Warning,
-    /// Worth knowing.
-    Note,
-}
-
-/// Something that was found in a table or its database.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
-    pub level: Level,
-    /// The table, column or setting.
-    pub subject: String,
-    pub message: String,
-    /// What to do about it: a statement or a command where there is one.
-    pub remedy: Option<String>,
-}
-
-impl Finding {
-    fn new(level: Level, subject: impl Into<String>, message: impl Into<String>) -> Self {
-        Self {
-            level,
-            subject: subject.into(),
-            message: message.into(),
-            remedy: None,
-        }
-    }
-
-    fn remedy(mut self, remedy: impl Into<String>) -> Self {
-        self.remedy = Some(remedy.into());
-        self
-    }
-}
 
 /// Everything there is to say, the worst first.
 pub(super) async fn findings(inner: &Inner) -> Result<Vec<Finding>, StoreError> {

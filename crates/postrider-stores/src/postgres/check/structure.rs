@@ -1,13 +1,12 @@
 //! Whether the columns that a layout names are there, hold what they should, and may be used.
 
-use postrider_core::Layout;
 use postrider_core::layout::{Identifier, State};
+use postrider_core::{Finding, Layout, Level};
 
-use super::{Finding, Level};
 use crate::postgres::Options;
-use crate::sql::TROUBLES;
-use crate::sql::statement::troubles_table;
-use crate::sql::table::{Column, Kind, Table, Troubles};
+use crate::sql::statement::{audit_table, troubles_table};
+use crate::sql::table::{Beside, Column, Kind, Table};
+use crate::sql::{AUDIT, TROUBLES};
 
 const TIMES: &[Kind] = &[Kind::Time, Kind::LocalTime];
 const ANY: &[Kind] = &[];
@@ -38,6 +37,7 @@ pub(super) fn findings(options: &Options, table: Option<&Table>) -> Vec<Finding>
         findings.extend(status_words(layout, table));
         findings.extend(privileges(layout, table, &needed));
         findings.extend(troubles(layout, table));
+        findings.extend(audit(layout, table));
     }
     findings
 }
@@ -262,15 +262,15 @@ fn troubles(layout: &Layout, table: &Table) -> Option<Finding> {
     }
     let name = troubles_table(&layout.table);
     let (message, remedy) = match table.troubles {
-        Troubles::Ready => return None,
-        Troubles::Missing => (
+        Beside::Ready => return None,
+        Beside::Missing => (
             format!(
                 "table {name} does not exist; layout {} keeps retries and deaths there",
                 layout.name
             ),
             "run `postrider init`".into(),
         ),
-        Troubles::Unreadable => (
+        Beside::Forbidden => (
             format!("role {} may not use table {name}", table.role),
             format!(
                 "GRANT SELECT, INSERT, UPDATE, DELETE ON {} TO {}",
@@ -280,4 +280,32 @@ fn troubles(layout: &Layout, table: &Table) -> Option<Finding> {
         ),
     };
     Some(Finding::new(Level::Error, TROUBLES, message).remedy(remedy))
+}
+
+/// The relay needs no audit. Only an operator's change does.
+fn audit(layout: &Layout, table: &Table) -> Option<Finding> {
+    let name = audit_table(&layout.table);
+    let (level, message, remedy) = match table.audit {
+        Beside::Ready => return None,
+        Beside::Missing => (
+            Level::Warning,
+            format!(
+                "table {name} does not exist: dead records can be neither resent nor discarded"
+            ),
+            "run `postrider init`".into(),
+        ),
+        Beside::Forbidden => (
+            Level::Note,
+            format!(
+                "role {} may not write to table {name}, and so neither resend nor discard dead records",
+                table.role
+            ),
+            format!(
+                "GRANT SELECT, INSERT ON {} TO {}",
+                name.quoted(),
+                table.role
+            ),
+        ),
+    };
+    Some(Finding::new(level, AUDIT, message).remedy(remedy))
 }

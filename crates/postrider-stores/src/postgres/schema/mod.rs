@@ -12,7 +12,9 @@ use super::outbox::writer;
 use super::tx::Tx;
 use super::wake::channel;
 use super::{Options, shape};
-use crate::sql::statement::{claim_index, literal, suffixed, troubled_index, troubles_table};
+use crate::sql::statement::{
+    audit_table, claim_index, literal, suffixed, troubled_index, troubles_table,
+};
 use crate::sql::table::Table;
 
 /// Another process that creates the same tables makes us try again; it needs few tries to finish.
@@ -123,6 +125,7 @@ fn beside(layout: &Layout, options: &InitOptions, table: &Table) -> Vec<String> 
     if layout.needs_troubles() {
         statements.extend(troubles(&layout.table));
     }
+    statements.extend(audit(&layout.table));
     if options.claim_index {
         let options = Options::new(layout.clone());
         let writer = writer(&options, table);
@@ -164,6 +167,24 @@ fn troubles(outbox: &TableName) -> [String; 2] {
         ),
         format!(
             "CREATE INDEX IF NOT EXISTS {} ON {} (outbox, key)",
+            index.quoted(),
+            table.quoted()
+        ),
+    ]
+}
+
+fn audit(outbox: &TableName) -> [String; 2] {
+    let table = audit_table(outbox);
+    let index = suffixed(&table.name, "_record");
+    [
+        format!(
+            "CREATE TABLE IF NOT EXISTS {} (\n  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,\n  \
+             at timestamptz NOT NULL DEFAULT clock_timestamp(),\n  who text NOT NULL,\n  action text NOT NULL,\n  \
+             outbox text NOT NULL,\n  record_id text,\n  detail text\n)",
+            table.quoted()
+        ),
+        format!(
+            "CREATE INDEX IF NOT EXISTS {} ON {} (outbox, record_id)",
             index.quoted(),
             table.quoted()
         ),

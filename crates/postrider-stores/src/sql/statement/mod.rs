@@ -1,8 +1,10 @@
 //! The statements of an outbox, from its layout. `o` is the outbox, `t` the troubles, `f` fates.
 
+mod audit;
 mod claim;
 mod dead;
 mod insert;
+pub(crate) mod records;
 mod settle;
 #[cfg(test)]
 mod tests;
@@ -19,6 +21,7 @@ use super::selection::Selection;
 use super::table::{Kind, Table};
 use super::{LANES, TROUBLES};
 
+pub(crate) use audit::{Audit, audit_table};
 pub(crate) use insert::insert;
 #[cfg(test)]
 pub(crate) use tests::compare;
@@ -53,17 +56,35 @@ pub(crate) struct Statements {
     /// With troubles: outbox → pending, microseconds of the oldest or NULL, dead.
     pub backlog: Arc<str>,
     pub dead: Dead,
+    pub audit: Audit,
 }
 
-/// With troubles, the last parameter of each is the outbox.
 #[derive(Debug, Clone)]
 pub(crate) struct Dead {
-    /// limit, ids or NULL, event type or NULL, key or NULL.
-    pub list: Arc<str>,
+    /// ids; with troubles: outbox → ids as text.
+    pub lock: Arc<str>,
+    /// The same without a lock.
+    pub find: Arc<str>,
+    pub resend: Change,
+    pub discard: Change,
+}
+
+/// What is done to records in each of their tables.
+#[derive(Debug, Clone)]
+pub(crate) struct Change {
     /// ids
-    pub resend: Arc<str>,
-    /// ids
-    pub discard: Arc<str>,
+    pub outbox: Option<Arc<str>>,
+    /// outbox, record ids as text.
+    pub troubles: Option<Arc<str>>,
+}
+
+impl Change {
+    fn new(outbox: Option<String>, troubles: Option<String>) -> Self {
+        Self {
+            outbox: outbox.map(Into::into),
+            troubles: troubles.map(Into::into),
+        }
+    }
 }
 
 /// Writes statements for one outbox.
@@ -89,10 +110,12 @@ impl Writer<'_> {
             purge: self.purge().map(Into::into),
             backlog: self.backlog().into(),
             dead: Dead {
-                list: self.dead_list().into(),
-                resend: self.dead_resend().into(),
-                discard: self.dead_discard().into(),
+                lock: self.dead_found(self.dialect.lock_waiting).into(),
+                find: self.dead_found("").into(),
+                resend: self.dead_resend(),
+                discard: self.dead_discard(),
             },
+            audit: Audit::new(&self.layout.table, self.dialect),
         }
     }
 

@@ -178,7 +178,7 @@ impl Writer<'_> {
             .table
             .column(column)
             .and_then(|column| column.chars_max);
-        let error = bound.map_or(kept.clone(), |chars| format!("left({kept}, {chars})"));
+        let error = bound.map_or(kept.clone(), |chars| (self.dialect.left)(&kept, chars));
         Some(format!("{} = {error}", column.quoted()))
     }
 

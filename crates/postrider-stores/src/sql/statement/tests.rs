@@ -5,7 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use postrider_core::layout::PRESETS;
-use postrider_core::{Event, Layout, OnDead, Routes, Timestamp};
+use postrider_core::{
+    Event, Layout, OnDead, RecordFilter, RecordId, RecordState, Routes, Timestamp,
+};
 
 use super::*;
 use crate::sql::dialect::POSTGRES;
@@ -149,12 +151,48 @@ fn statements_are_as_they_were() {
                 &name("purge"),
                 statements.purge.as_deref().unwrap_or("-- nothing to purge"),
             );
-            compare(&name("dead_list"), &statements.dead.list);
-            compare(&name("dead_resend"), &statements.dead.resend);
-            compare(&name("dead_discard"), &statements.dead.discard);
+            compare(&name("dead_lock"), &statements.dead.lock);
+            compare(&name("dead_resend"), &change_text(&statements.dead.resend));
+            compare(
+                &name("dead_discard"),
+                &change_text(&statements.dead.discard),
+            );
+            let find = writer.find("o", &whole_filter(), Some(&cursor(&layout)), 50);
+            compare(&name("find"), &find.text);
+            let everything = RecordFilter::default();
+            let read = writer.read(&statements.selection, "o", &everything, None, 50);
+            compare(&name("read"), &read.text);
+            let parked = writer.parked("o", 50).map(|question| question.text);
+            let parked = parked.unwrap_or_else(|| "-- no order is kept".into());
+            compare(&name("parked"), &parked);
             compare(&name("insert"), &insert_text(&layout, &table));
         }
     }
+}
+
+fn change_text(change: &Change) -> String {
+    let texts: Vec<&str> = [&change.outbox, &change.troubles]
+        .into_iter()
+        .filter_map(|text| text.as_deref())
+        .collect();
+    texts.join(";\n")
+}
+
+fn whole_filter() -> RecordFilter {
+    RecordFilter {
+        state: Some(RecordState::Waiting),
+        ids: vec![RecordId::Int(7)],
+        event_type: Some("order_created".into()),
+        key: Some("k".into()),
+        topic: Some("orders".into()),
+        error: Some("broker".into()),
+        since: Some(Timestamp::from_micros(1)),
+        until: Some(Timestamp::from_micros(2)),
+    }
+}
+
+fn cursor(layout: &Layout) -> Vec<String> {
+    vec!["v".into(); layout.order.len()]
 }
 
 pub(crate) fn compare(name: &str, text: &str) {

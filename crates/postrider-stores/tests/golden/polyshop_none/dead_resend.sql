@@ -1,5 +1,3 @@
-WITH found AS MATERIALIZED (
-SELECT o."id" AS id FROM "postrider_troubles" AS t JOIN "outbox_events" AS o ON o."id" = t.record_id::uuid WHERE t.outbox = $2 AND t.dead AND o."processed" = true AND o."error_message" IS NOT NULL AND o."id" = ANY($1::uuid[]) FOR UPDATE OF o), marked AS (
-UPDATE "outbox_events" AS o SET "error_message" = left('resent ' || now()::text || coalesce(': ' || o."error_message", ''), 1024), "processed" = false FROM found WHERE o."id" = found.id)
+UPDATE "outbox_events" AS o SET "error_message" = left('resent ' || now()::text || coalesce(': ' || o."error_message", ''), 1024), "processed" = false WHERE o."id" = ANY($1::uuid[]);
 UPDATE "postrider_troubles" AS t SET attempts = 0, dead = false, next_attempt_at = now(), last_error = left('resent ' || now()::text || coalesce(': ' || t.last_error, ''), 1024)
-FROM found WHERE t.outbox = $2 AND t.record_id::uuid = found.id
+WHERE t.outbox = $1 AND t.record_id = ANY($2::text[])

@@ -1,1 +1,1 @@
-DELETE FROM "outbox" AS o WHERE o."id" = ANY($1::uuid[]) AND o."status" = 'dead_lettered'
+DELETE FROM "outbox" AS o WHERE o."id" = ANY($1::uuid[])

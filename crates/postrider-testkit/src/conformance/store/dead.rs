@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use postrider_core::{DeadFilter, Fate};
+use postrider_core::{Fate, RecordFilter};
 
 use super::{
-    Settings, State, StoreWorld, claim, claim_now, claim_soon, dead, ids, insert_all, retry,
-    settle, settle_all,
+    Settings, State, StoreWorld, claim, claim_now, claim_soon, dead, find, ids, insert_all,
+    operator, retry, settle, settle_all,
 };
 
 pub async fn a_dead_record_is_never_claimed_again(world: &dyn StoreWorld) {
@@ -25,49 +25,22 @@ pub async fn a_dead_record_is_never_claimed_again(world: &dyn StoreWorld) {
 pub async fn dead_records_are_listed_oldest_first_and_by_filter(world: &dyn StoreWorld) {
     let inserted = insert_all(world, &["a", "b", "c"]).await;
     let store = world.relay(Settings::default());
-    assert!(
-        store
-            .list(&DeadFilter::default(), 10)
-            .await
-            .unwrap()
-            .is_empty()
-    );
+    assert!(find(&*store, &RecordFilter::dead()).await.is_empty());
     settle_all(&*store, dead).await;
-    let listed = store.list(&DeadFilter::default(), 10).await.unwrap();
+    let listed = find(&*store, &RecordFilter::dead()).await;
     let listed_ids: Vec<_> = listed.iter().map(|dead| dead.id.clone()).collect();
     assert_eq!(listed_ids, inserted);
     assert_eq!(listed[0].error.as_deref(), Some("can never work"));
     assert!(listed[0].attempts >= 1);
-    assert_eq!(
-        store.list(&DeadFilter::default(), 2).await.unwrap().len(),
-        2
-    );
-    let one = DeadFilter {
-        ids: vec![inserted[1].clone()],
-        ..DeadFilter::default()
-    };
-    assert_eq!(store.list(&one, 10).await.unwrap()[0].id, inserted[1]);
-    let other = DeadFilter {
-        event_type: Some("no such type".into()),
-        ..DeadFilter::default()
-    };
-    assert!(store.list(&other, 10).await.unwrap().is_empty());
-    if let Some(key) = &listed[2].key {
-        let keyed = DeadFilter {
-            key: Some(key.clone()),
-            ..DeadFilter::default()
-        };
-        assert_eq!(store.list(&keyed, 10).await.unwrap()[0].id, inserted[2]);
-    }
 }
 
 pub async fn a_resent_record_is_published_and_keeps_its_history(world: &dyn StoreWorld) {
     let inserted = insert_all(world, &["a"]).await;
     let store = world.relay(Settings::default());
     settle_all(&*store, dead).await;
-    assert_eq!(store.resend(&inserted).await.unwrap(), 1);
+    assert_eq!(store.resend(&inserted, &operator()).await.unwrap(), 1);
     assert_eq!(
-        store.resend(&inserted).await.unwrap(),
+        store.resend(&inserted, &operator()).await.unwrap(),
         0,
         "it is not dead any more"
     );
@@ -89,7 +62,7 @@ pub async fn a_discarded_record_is_gone(world: &dyn StoreWorld) {
     let inserted = insert_all(world, &["a", "b"]).await;
     let store = world.relay(Settings::default());
     settle_all(&*store, dead).await;
-    assert_eq!(store.discard(&inserted[..1]).await.unwrap(), 1);
+    assert_eq!(store.discard(&inserted[..1], &operator()).await.unwrap(), 1);
     assert_eq!(world.look(&inserted[0]).await.state, State::Gone);
     assert_eq!(world.look(&inserted[1]).await.state, State::Dead);
     assert_eq!(store.backlog().await.unwrap().dead, 1);
@@ -101,8 +74,8 @@ pub async fn only_dead_records_are_resent_or_discarded(world: &dyn StoreWorld) {
     let claim = claim_now(&*store, 2).await;
     let fates = [Fate::Published, retry(&claim.records()[1], Duration::ZERO)];
     claim.settle(&fates).await.unwrap();
-    assert_eq!(store.resend(&inserted).await.unwrap(), 0);
-    assert_eq!(store.discard(&inserted).await.unwrap(), 0);
+    assert_eq!(store.resend(&inserted, &operator()).await.unwrap(), 0);
+    assert_eq!(store.discard(&inserted, &operator()).await.unwrap(), 0);
     let left = claim_soon(&*store, 10).await;
     assert_eq!(ids(&*left), inserted[1..]);
     assert_eq!(left.records()[0].attempts, 1);

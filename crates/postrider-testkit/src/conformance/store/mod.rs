@@ -1,4 +1,4 @@
-//! The contracts of [`OutboxStore`] and [`DeadLetters`] as tests. A store brings a [`StoreWorld`] and runs the
+//! The contract of a [`ManagedStore`] as tests. A store brings a [`StoreWorld`] and runs the
 //! cases that its layout is for: `store_conformance!(world, records dead)`, with `order` where keys keep their
 //! order, `overtaking` where they need not, `lease` where claims are leases, and `hold` where they are not.
 
@@ -16,20 +16,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use postrider_core::{
-    Claim, DeadLetters, Fate, OnDead, OutboxStore, Record, RecordId, Settled, Share, Want,
+    Actor, Claim, Fate, ManagedStore, OnDead, Record, RecordFilter, RecordId, Settled, Share,
+    StoredRecord, Want,
 };
 
 use crate::eventually;
-
-/// A store as a relay and an operator use it.
-pub trait Store: OutboxStore + DeadLetters {}
-impl<S: OutboxStore + DeadLetters> Store for S {}
 
 /// An empty outbox under test, and a way to look into its table.
 #[async_trait]
 pub trait StoreWorld: Send + Sync {
     /// The outbox as one relay opens it. Each call is another relay.
-    fn relay(&self, settings: Settings) -> Arc<dyn Store>;
+    fn relay(&self, settings: Settings) -> Arc<dyn ManagedStore>;
 
     /// Commits a record. Keys are short words; a world may map them to what its column holds.
     async fn insert(&self, key: Option<&str>, number: u32) -> RecordId;
@@ -158,19 +155,19 @@ fn want(limit: u32) -> Want {
     }
 }
 
-async fn claim(store: &dyn Store, limit: u32) -> Option<Box<dyn Claim>> {
+async fn claim(store: &dyn ManagedStore, limit: u32) -> Option<Box<dyn Claim>> {
     store.claim(want(limit)).await.expect("claims")
 }
 
 /// A claim that is there sooner or later.
-async fn claim_soon(store: &dyn Store, limit: u32) -> Box<dyn Claim> {
+async fn claim_soon(store: &dyn ManagedStore, limit: u32) -> Box<dyn Claim> {
     eventually("records can be claimed", async || {
         claim(store, limit).await.ok_or("nothing")
     })
     .await
 }
 
-async fn claim_now(store: &dyn Store, limit: u32) -> Box<dyn Claim> {
+async fn claim_now(store: &dyn ManagedStore, limit: u32) -> Box<dyn Claim> {
     claim(store, limit)
         .await
         .expect("there are records to claim")
@@ -190,7 +187,7 @@ async fn settle(claim: Box<dyn Claim>, fate: impl Fn(&Record) -> Fate) -> Settle
 }
 
 /// Claims everything and gives it this fate.
-async fn settle_all(store: &dyn Store, fate: impl Fn(&Record) -> Fate) -> Vec<RecordId> {
+async fn settle_all(store: &dyn ManagedStore, fate: impl Fn(&Record) -> Fate) -> Vec<RecordId> {
     let claim = claim_soon(store, 1000).await;
     let ids = ids(&*claim);
     settle(claim, fate).await;
@@ -210,4 +207,15 @@ fn dead(record: &Record) -> Fate {
         attempts: record.attempts + 1,
         error: "can never work".into(),
     }
+}
+
+/// Who changes things in these tests.
+fn operator() -> Actor {
+    Actor("night shift".into())
+}
+
+async fn find(store: &dyn ManagedStore, filter: &RecordFilter) -> Vec<StoredRecord> {
+    let page = store.find(filter, None, 1000).await.expect("finds");
+    assert!(page.next.is_none(), "more than a test makes");
+    page.items
 }

@@ -12,7 +12,8 @@ use postrider_core::{
 };
 
 use super::{
-    Settings, StoreWorld, claim, claim_now, claim_soon, dead, ids, insert_all, retry, settle,
+    Settings, StoreWorld, claim, claim_now, claim_soon, dead, ids, insert_all, operator, retry,
+    settle,
 };
 
 const LATER: Duration = Duration::from_secs(300);
@@ -68,7 +69,7 @@ pub async fn resending_sets_a_parked_key_free_in_order(world: &dyn StoreWorld) {
     let inserted = insert_all(world, &["a", "a", "b"]).await;
     kill_first(world, Settings::default()).await;
     let store = world.relay(Settings::default());
-    assert_eq!(store.resend(&inserted[..1]).await.unwrap(), 1);
+    assert_eq!(store.resend(&inserted[..1], &operator()).await.unwrap(), 1);
     assert_eq!(ids(&*claim_soon(&*store, 10).await), inserted);
 }
 
@@ -77,7 +78,7 @@ pub async fn discarding_sets_a_parked_key_free(world: &dyn StoreWorld) {
     kill_first(world, Settings::default()).await;
     let store = world.relay(Settings::default());
     assert!(claim(&*store, 10).await.is_none());
-    assert_eq!(store.discard(&inserted[..1]).await.unwrap(), 1);
+    assert_eq!(store.discard(&inserted[..1], &operator()).await.unwrap(), 1);
     assert_eq!(ids(&*claim_soon(&*store, 10).await), inserted[1..]);
 }
 
