@@ -10,7 +10,7 @@ async fn counts_of_a_hundred_thousand_records_equal_sql_truth() {
     let outbox = TestOutbox::create("packfinderz").await;
     fill(&outbox).await;
     let broker = "kind = \"kafka\"\nbootstrap = \"127.0.0.1:1\"";
-    let project = Project::new(&outbox.config_with(broker, ""));
+    let project = Project::new(&outbox.config_with(broker, "envelope = \"none\""));
     let api = Api::start(&project).await;
     let key = outbox.database.text("SELECT md5('8')::uuid").await.unwrap();
     for (query, condition) in [
