@@ -60,15 +60,16 @@ pub(crate) fn publishers(config: &Config) -> Result<Publishers, ConfigError> {
         .iter()
         .filter(|(name, _)| used(name))
         .map(|(name, broker)| {
-            let made = publisher(broker).map_err(|reason| ConfigError::in_broker(name, reason))?;
+            let made = publisher(&broker.options)
+                .map_err(|reason| ConfigError::in_broker(name, reason))?;
             Ok((name.clone(), made))
         })
         .collect()
 }
 
-fn publisher(broker: &Broker) -> Result<Arc<dyn Publisher>, String> {
+fn publisher(options: &BrokerOptions) -> Result<Arc<dyn Publisher>, String> {
     let text = |error: &dyn std::error::Error| error.to_string();
-    Ok(match &broker.options {
+    Ok(match options {
         BrokerOptions::Kafka(config) => {
             Arc::new(KafkaPublisher::new(config.clone()).map_err(|error| text(&error))?)
         }
@@ -89,8 +90,7 @@ pub(crate) fn relay(
 ) -> anyhow::Result<Relay> {
     let publisher = publishers.get(&outbox.broker).cloned();
     let publisher = publisher.with_context(|| format!("broker {} was not made", outbox.broker))?;
-    let router = Router::new(&outbox.layout, outbox.routes.clone(), outbox.source.clone());
-    let mut relay = Relay::builder(store, publisher, router)
+    let mut relay = Relay::builder(store, publisher, router(outbox))
         .name(&outbox.name)
         .config(relay_config(outbox))
         .metrics(metrics);
@@ -101,6 +101,31 @@ pub(crate) fn relay(
         relay = relay.wake(hints(outbox)?);
     }
     Ok(relay.build())
+}
+
+/// Where an outbox's records go, and as what.
+pub(crate) fn router(outbox: &Outbox) -> Router {
+    Router::new(&outbox.layout, outbox.routes.clone(), outbox.source.clone())
+}
+
+/// Makes publishers for what sends beside an outbox's relay: each is one of its own, because a publisher wants a key in one
+/// call at a time. A memory broker is this process's own, and there is one.
+pub(crate) fn spare_publisher(
+    config: &Config,
+    outbox: &Outbox,
+    publishers: &Publishers,
+) -> impl Fn() -> Result<Arc<dyn Publisher>, String> + use<> {
+    let options = config
+        .brokers
+        .get(&outbox.broker)
+        .map(|it| it.options.clone());
+    let memory = matches!(options, Some(BrokerOptions::Memory(_)));
+    let shared = publishers.get(&outbox.broker).filter(|_| memory).cloned();
+    move || match (&options, &shared) {
+        (_, Some(shared)) => Ok(shared.clone()),
+        (Some(options), None) => publisher(options),
+        (None, None) => Err("the outbox has no broker".into()),
+    }
 }
 
 /// As OpenTelemetry names them, for spans.

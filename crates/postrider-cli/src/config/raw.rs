@@ -30,6 +30,14 @@ pub(crate) struct Admin {
     pub(crate) listen: Option<String>,
     /// Needed for everything but `/livez`.
     pub(crate) token: Option<Reference>,
+    pub(crate) tokens: BTreeMap<String, Token>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Token {
+    pub(crate) role: Option<super::Role>,
+    pub(crate) token: Option<Reference>,
 }
 
 #[derive(Deserialize, Default)]
