@@ -187,7 +187,7 @@ impl Section {
             .refusal(key, None)
             .is_some_and(|text| text.starts_with("is missing") || text.contains("missing field"))
         {
-            return "needed".into();
+            return of_layout_or(field, "needed".into());
         }
         let mut config = self.config();
         inner(&mut config, self.path).remove(key);
@@ -201,11 +201,16 @@ impl Section {
         }
         match value {
             None | Some(Value::Table(_) | Value::Array(_)) => "–".into(),
-            Some(value) if field.doc.contains("layout's own default") => {
-                format!("the layout's, else `{value}`")
-            }
-            Some(value) => format!("`{value}`"),
+            Some(value) => of_layout_or(field, format!("`{value}`")),
         }
+    }
+}
+
+/// Some layouts bring a default of their own.
+fn of_layout_or(field: &Field, default: String) -> String {
+    match field.doc.contains("The layout's own default comes first") {
+        true => format!("the layout's, else {default}"),
+        false => default,
     }
 }
 
