@@ -6,7 +6,7 @@ SECS ?= 60
 # For recipes that talk to the services: puts their addresses into the recipe's environment.
 with_services = environment=$$(scripts/services up); eval "$$environment";
 
-.PHONY: help test check build fmt services clean-services bench bench-consume torture
+.PHONY: help test check build release docs fmt services clean-services bench bench-consume torture
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,6 +19,13 @@ check: ## formatting and lints only
 
 build: ## the workspace's programs
 	@scripts/test install build
+
+release: ## the program to ship, with every store and broker: target/dist/postrider
+	cargo build --locked --profile dist -p postrider-cli
+	@ls -lh target/dist/postrider; echo "shared libraries:"; ldd target/dist/postrider | awk '{ print "  " $$1 }'
+
+docs: ## write docs/configuration.md from the code
+	POSTRIDER_BLESS=1 cargo test --quiet -p postrider-cli --all-features --bin postrider reference
 
 fmt: ## format the code
 	cargo fmt --all

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2154,SC2164  # sourced by scripts/services, under its set -e
-# Debian packages: the servers, and what the Rust build links against or runs.
+# Debian packages: the servers, the browser, and what the Rust build links against or runs.
 
 has() { command -v "$1" >/dev/null; }
 has_library() { has pkg-config && pkg-config --exists "$1"; }
@@ -14,18 +14,20 @@ missing_packages() {
   redis_installed || echo redis-server
   has java || echo default-jre-headless
   has mvn || echo maven
+  has chromium || echo chromium
+  has chromedriver || echo chromium-driver
+  has systemd-analyze || echo systemd
 }
 
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi; }
+
 packages_install() {
-  local packages as_root=() apt log=$state/packages.log
+  local packages apt log=$state/packages.log
   mapfile -t packages < <(missing_packages)
   [ ${#packages[@]} -gt 0 ] || return 0
   has apt-get || die "please install what your system calls these Debian packages: ${packages[*]}"
-  if [ "$(id -u)" != 0 ]; then
-    as_root=(sudo -n)
-    "${as_root[@]}" true 2>/dev/null || die "packages are missing; please run, as root: apt-get install ${packages[*]}"
-  fi
-  apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300)
+  as_root true 2>/dev/null || die "packages are missing; please run, as root: apt-get install ${packages[*]}"
+  apt=(as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300)
   say "installing ${packages[*]}"
   { "${apt[@]}" update && "${apt[@]}" install -y --no-install-recommends "${packages[@]}"; } \
     >"$log" 2>&1 </dev/null || die_with_log "$log" "cannot install ${packages[*]}"

@@ -4,7 +4,9 @@
 mod admin;
 mod cli;
 mod config;
+mod moment;
 mod output;
+mod progress;
 mod telemetry;
 mod wiring;
 

@@ -35,6 +35,19 @@ pub enum RecordId {
     Text(Box<str>),
 }
 
+/// In the type that the text looks like; a store compares it as its column's type.
+impl From<&str> for RecordId {
+    fn from(text: &str) -> Self {
+        if let Ok(number) = text.parse() {
+            return Self::Int(number);
+        }
+        match text.parse() {
+            Ok(uuid) => Self::Uuid(uuid),
+            Err(_) => Self::Text(text.into()),
+        }
+    }
+}
+
 impl fmt::Display for RecordId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -13,6 +13,7 @@ pub mod inbox;
 pub mod layout;
 pub mod opening;
 pub mod operate;
+pub mod readback;
 pub mod record;
 pub mod routing;
 pub mod store;
@@ -36,6 +37,7 @@ pub use operate::{
     Act, Actor, Audit, Audited, Cursor, DeadLetters, Diagnosis, Finding, Level, Limits,
     ManagedStore, Page, ParkedKey, RecordFilter, RecordState, Records, StoredRecord,
 };
+pub use readback::{KeptMessage, Readback, ReadbackError, Reading};
 pub use record::Record;
 pub use routing::{EventPayload, Route, RouteError, Router, Routes};
 pub use store::{Backlog, Claim, OutboxStore, Purge, Settled, Share, StoreError, Want};

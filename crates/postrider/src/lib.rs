@@ -43,6 +43,7 @@ pub mod replay;
 #[cfg(feature = "otlp")]
 pub mod telemetry;
 mod trace;
+pub mod verify;
 
 pub use cleanup::Cleanup;
 pub use consumer::Consumer;
@@ -53,3 +54,9 @@ pub use postrider_core as core;
 pub use postrider_stores as stores;
 pub use relay::Relay;
 pub use replay::Replay;
+pub use verify::Verify;
+
+/// The README's program is compiled with the documentation's.
+#[cfg(all(doctest, feature = "postgres"))]
+#[doc = include_str!("../../../README.md")]
+mod readme {}

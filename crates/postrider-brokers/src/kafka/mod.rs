@@ -8,6 +8,7 @@ mod error;
 mod log;
 mod oversize;
 mod publisher;
+mod readback;
 mod session;
 mod sheet;
 mod subscription;
@@ -15,4 +16,5 @@ mod warm;
 
 pub use config::{Compression, ConfigError, KafkaConfig};
 pub use publisher::KafkaPublisher;
+pub use readback::KafkaReadback;
 pub use subscription::{KafkaSubscription, KafkaSubscriptionConfig, StartAt};

@@ -3,6 +3,7 @@
 
 mod config;
 mod fault;
+mod readback;
 mod subscription;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -10,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postrider_core::{Message, PublishError, Publisher, Topic, text};
+use postrider_core::{Message, PublishError, Publisher, Timestamp, Topic, text};
 use tokio::sync::{Notify, watch};
 
 pub use config::{MemoryConfig, MemorySubscriptionConfig};
@@ -50,6 +51,8 @@ struct State {
 #[derive(Default)]
 struct Log {
     messages: VecDeque<Message>,
+    /// When each of them was taken.
+    times: VecDeque<Timestamp>,
     accepted: u64,
 }
 
@@ -231,8 +234,10 @@ impl Log {
     fn append(&mut self, message: Message, messages_max: usize) {
         self.accepted += 1;
         self.messages.push_back(message);
+        self.times.push_back(Timestamp::now());
         if self.messages.len() > messages_max {
             self.messages.pop_front();
+            self.times.pop_front();
         }
     }
 }

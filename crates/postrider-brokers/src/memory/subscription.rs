@@ -111,7 +111,7 @@ impl Group {
 }
 
 impl Log {
-    fn oldest(&self) -> u64 {
+    pub(super) fn oldest(&self) -> u64 {
         self.accepted - self.messages.len() as u64
     }
 

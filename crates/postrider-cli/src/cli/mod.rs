@@ -2,7 +2,9 @@
 
 mod check;
 mod cleanup;
+mod completions;
 mod dead;
+mod healthcheck;
 mod init;
 mod layouts;
 mod relay;
@@ -34,12 +36,18 @@ enum Verb {
     Check(check::Args),
     /// Count what waits and what is dead, from the tables; no relay is needed
     Status(status::Args),
+    /// Ask the relay on this machine how it is; exit code 1 when it is not well
+    Healthcheck(healthcheck::Args),
     /// Look at dead records, resend or discard them
     Dead(dead::Args),
     /// Delete published records that are old enough
     Cleanup(cleanup::Args),
     /// List the layouts that come with Postrider, or show one
     Layouts(layouts::Args),
+    /// Print a completion script for a shell
+    Completions(completions::CompletionsArgs),
+    /// Print the man page, or write a page for each verb
+    Man(completions::ManArgs),
 }
 
 impl Cli {
@@ -52,9 +60,12 @@ impl Cli {
             Verb::Init(args) => init::run(args).await,
             Verb::Check(args) => check::run(args).await,
             Verb::Status(args) => status::run(args).await,
+            Verb::Healthcheck(args) => healthcheck::run(args).await,
             Verb::Dead(args) => dead::run(args).await,
             Verb::Cleanup(args) => cleanup::run(args).await,
             Verb::Layouts(args) => layouts::run(args),
+            Verb::Completions(args) => completions::completions(&args),
+            Verb::Man(args) => completions::man(&args),
         }
     }
 }

@@ -10,6 +10,8 @@ const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 const DAY: u64 = 24 * 60 * 60;
+/// As durations are read and printed.
+const YEAR: u64 = 31_557_600;
 
 pub(crate) const CONFIG_FILE: &str = "postrider.toml";
 pub(crate) const ADMIN_LISTEN: &str = "127.0.0.1:9464";
@@ -46,7 +48,7 @@ pub(crate) const RETRY_BASE: Duration = secs(1);
 pub(crate) const RETRY_CAP: Duration = secs(5 * 60);
 pub(crate) const RETRY_BOUNDS: RangeInclusive<Duration> = millis(10)..=secs(DAY);
 
-pub(crate) const CLEANUP_KEEP_BOUNDS: RangeInclusive<Duration> = secs(0)..=secs(3650 * DAY);
+pub(crate) const CLEANUP_KEEP_BOUNDS: RangeInclusive<Duration> = secs(0)..=secs(10 * YEAR);
 pub(crate) const CLEANUP_EVERY: Duration = secs(60);
 pub(crate) const CLEANUP_EVERY_BOUNDS: RangeInclusive<Duration> = secs(1)..=secs(DAY);
 pub(crate) const CLEANUP_BATCH: u32 = 1000;

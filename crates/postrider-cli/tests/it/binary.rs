@@ -35,6 +35,11 @@ impl Project {
         }
     }
 
+    /// A file of the folder.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
     pub(crate) fn variable(mut self, name: &str, value: &str) -> Self {
         self.variables.push((name.into(), value.into()));
         self

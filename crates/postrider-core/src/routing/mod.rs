@@ -208,10 +208,7 @@ impl Router {
             return Err(RouteError::Missing(Role::AggregateId));
         }
         let route = self.route(record, payload.map_or(b"", |bytes| &bytes[..]))?;
-        let topic = match route.and_then(|route| route.topic.clone()) {
-            Some(topic) => topic,
-            None => self.topic.fill(record).map_err(RouteError::Missing)?.into(),
-        };
+        let topic = self.destination(route, record)?;
         let body = payload
             .map(|bytes| envelope::at_publish(self.envelope, record, bytes, self.source.as_deref()))
             .transpose()?;
@@ -222,6 +219,31 @@ impl Router {
             payload: body,
             headers: self.headers(record),
         })
+    }
+
+    /// Where a record's message goes. Needs no payload.
+    pub fn topic(&self, record: &Record) -> Result<Topic, RouteError> {
+        let event_type = record.event_type.as_deref();
+        let route = event_type.and_then(|event_type| self.routes.0.get(event_type));
+        self.destination(route, record)
+    }
+
+    fn destination(&self, route: Option<&Route>, record: &Record) -> Result<Topic, RouteError> {
+        match route.and_then(|route| route.topic.clone()) {
+            Some(topic) => Ok(topic),
+            None => Ok(self.topic.fill(record).map_err(RouteError::Missing)?.into()),
+        }
+    }
+
+    /// Topics that messages may go to whatever their records say, and event types that may be sent; no types where
+    /// every type may.
+    pub fn known(&self) -> (Vec<Topic>, Vec<&str>) {
+        let routed = self.routes.0.values();
+        let mut topics: Vec<Topic> = routed.filter_map(|route| route.topic.clone()).collect();
+        if self.topic.roles().next().is_none() {
+            topics.push(self.topic.to_string().into());
+        }
+        (topics, self.routes.0.keys().map(String::as_str).collect())
     }
 
     fn route(&self, record: &Record, payload: &[u8]) -> Result<Option<&Route>, RouteError> {

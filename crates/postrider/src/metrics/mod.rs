@@ -2,6 +2,8 @@
 
 mod consumer;
 mod figures;
+#[cfg(test)]
+mod tests;
 
 use std::fmt::Write as _;
 use std::sync::atomic::AtomicU64;
@@ -297,30 +299,5 @@ pub(crate) struct LanesHeld {
 impl Drop for LanesHeld {
     fn drop(&mut self) {
         self.gauge.dec_by(i64::from(self.lanes));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_metric_is_documented() {
-        let metrics = Metrics::new();
-        let _outbox = metrics.of("orders");
-        let _consumer = metrics.of_consumer("payments");
-        let text = metrics.encode();
-        let documented = include_str!("../../../../docs/metrics.md");
-        let names: Vec<&str> = text
-            .lines()
-            .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
-            .collect();
-        assert_eq!(names.len(), 23, "{names:?}");
-        for name in names {
-            assert!(
-                documented.contains(&format!("`{name}")),
-                "docs/metrics.md lacks {name}"
-            );
-        }
     }
 }

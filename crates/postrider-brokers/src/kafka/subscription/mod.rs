@@ -20,6 +20,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
 pub use config::{KafkaSubscriptionConfig, StartAt};
+pub(super) use record::headers;
 
 use super::config::ConfigError;
 use crate::queue::{Seat, after};

@@ -41,7 +41,7 @@ pub(super) fn entry(
     }
 }
 
-fn headers(headers: &BorrowedHeaders) -> Vec<Header> {
+pub(in super::super) fn headers(headers: &BorrowedHeaders) -> Vec<Header> {
     (0..headers.count())
         .map(|index| header(headers, index))
         .collect()

@@ -3,6 +3,7 @@
 mod admin;
 mod environment;
 mod mistakes;
+mod reference;
 mod secrets;
 mod values;
 
