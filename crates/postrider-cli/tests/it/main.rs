@@ -16,6 +16,7 @@ mod docs;
 mod healthcheck;
 mod init;
 mod logs;
+mod many;
 mod outage;
 mod outbox;
 mod packaging;
