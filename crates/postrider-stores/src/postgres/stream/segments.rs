@@ -11,7 +11,7 @@ use crate::postgres::claim::lock_class;
 use crate::postgres::error::{is_locked, store_error};
 use crate::postgres::outbox::{Ready, query};
 use crate::postgres::tx::Tx;
-use crate::postgres::upkeep::micros_kept;
+use crate::sql::micros_of;
 use crate::sql::statement::stream::{SEGMENTS, Segment};
 
 /// The lock of those who clean up, beside those of the lanes.
@@ -60,7 +60,7 @@ async fn rotate(inner: &Inner, stream: &Stream, keep: Duration) -> Result<(), St
         let segment = |number: i64| usize::try_from(number % SEGMENTS).unwrap_or(0);
         let (this, next) = (segment(current), segment(current + 1));
         let aged = query(&statements.each[this].aged)
-            .bind(micros_kept(keep / SEGMENTS_PER_KEEP))
+            .bind(micros_of(keep / SEGMENTS_PER_KEEP))
             .fetch_one(tx.connection())
             .await;
         let aged: bool = aged.and_then(|row| row.try_get(0)).map_err(&failed)?;
@@ -80,7 +80,7 @@ async fn rotate(inner: &Inner, stream: &Stream, keep: Duration) -> Result<(), St
 async fn empty(inner: &Inner, segment: &Segment, keep: Duration) -> Result<u64, StoreError> {
     let failed = store_error("empty a segment", &segment.table.to_string());
     let over = query(&segment.over)
-        .bind(micros_kept(keep))
+        .bind(micros_of(keep))
         .fetch_one(&inner.pool)
         .await;
     if !over
@@ -103,7 +103,7 @@ async fn empty(inner: &Inner, segment: &Segment, keep: Duration) -> Result<u64, 
     };
     // Now that nobody can write to it any more.
     let over = query(&segment.over)
-        .bind(micros_kept(keep))
+        .bind(micros_of(keep))
         .fetch_one(tx.connection())
         .await;
     if !over

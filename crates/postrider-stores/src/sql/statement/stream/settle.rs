@@ -1,6 +1,7 @@
 //! Writing down how far a stream was read, and copies of what could not be published.
 
 use super::StreamWriter;
+use crate::sql::dialect::list;
 
 impl StreamWriter<'_> {
     /// $1 groups, $2 versions, $3 epochs, $4 positions, $5 from, $6 from_low, $7 to or NULL, $8 to_low, $9 to_high,
@@ -27,7 +28,7 @@ impl StreamWriter<'_> {
             .collect();
         format!(
             "INSERT INTO {troubles} ({names}, attempts, last_error, next_attempt_at, dead)\n\
-             SELECT {values}, f.attempts, f.error, {due}, f.dead FROM {fates} AS f(position, attempts, error, wait, dead)\n\
+             SELECT {values}, f.attempts, f.error, {due}, f.dead FROM {fates}\n\
              JOIN {outbox} AS o ON {position} = f.position",
             troubles = self.troubles(),
             names = names.join(", "),
@@ -49,7 +50,7 @@ impl StreamWriter<'_> {
         format!(
             "UPDATE {} AS o SET attempts = f.attempts, last_error = coalesce(f.error, o.last_error), \
              next_attempt_at = {}, dead = f.dead\n\
-             FROM {} AS f(position, attempts, error, wait, dead) WHERE {} = f.position",
+             FROM {} WHERE {} = f.position",
             self.troubles(),
             (self.writer.dialect.after)(self.writer.dialect.clock, "f.wait"),
             self.fates(),
@@ -58,13 +59,14 @@ impl StreamWriter<'_> {
     }
 
     fn fates(&self) -> String {
-        (self.writer.dialect.rows)(&[
-            (1, "int8"),
-            (2, "int4"),
-            (3, "text"),
-            (4, "int8"),
-            (5, "bool"),
-        ])
+        let lists = [
+            list(1, "int8", "position"),
+            list(2, "int4", "attempts"),
+            list(3, "text", "error"),
+            list(4, "int8", "wait"),
+            list(5, "bool", "dead"),
+        ];
+        (self.writer.dialect.rows)(&lists, "f")
     }
 
     /// The columns of a record that its copy has too.
