@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use postrider_core::{Fate, OutboxStore as _, Purge as _, Share, Want};
-use postrider_stores::postgres::{Options, PostgresStore, connect};
+use postrider_core::{Event, Fate, Layout, OutboxStore as _, Purge as _, Share, Want};
+use postrider_stores::postgres::{Options, Outbox, PostgresStore, connect};
 use postrider_testkit::conformance::store::StoreWorld as _;
 use postrider_testkit::database::Database;
 use postrider_testkit::eventually;
+use postrider_testkit::services::{Kind, PrivateServer};
 
 use super::{ALL, drain, numbers, publish};
 use crate::world::world;
@@ -48,6 +49,35 @@ async fn what_is_rolled_back_is_never_read() {
     world.outbox.emit(&mut tx, event).await.unwrap();
     tx.rollback().await.unwrap();
     assert_eq!(numbers(&drain(&world.store()).await), [1, 3]);
+}
+
+/// The youngest transaction runs while a snapshot is taken, and nobody that came after it has ended: the snapshot does not
+/// name it, and its position was drawn before. Needs a server where nothing else happens.
+#[tokio::test]
+async fn a_transaction_that_no_snapshot_names_is_not_lost() {
+    let server = PrivateServer::start(Kind::Postgres).await;
+    let url = format!("postgres://postgres@{}/postgres", server.address());
+    let pool = connect(&url, 4).unwrap();
+    let layout = Layout::preset("native").unwrap();
+    postrider_stores::postgres::init(&pool, &layout, &Default::default())
+        .await
+        .unwrap();
+    let outbox = Outbox::new(layout.clone());
+    let store = PostgresStore::new(pool.clone(), Options::new(layout));
+    let event = |number: i64| {
+        let payload = format!("{{\"n\":{number}}}");
+        Event::raw("t", payload).topic("orders").key("k")
+    };
+    for round in 0..5 {
+        let mut tx = pool.begin().await.unwrap();
+        outbox.emit(&mut tx, event(round * 2)).await.unwrap();
+        tx.commit().await.unwrap();
+        let mut open = pool.begin().await.unwrap();
+        outbox.emit(&mut open, event(round * 2 + 1)).await.unwrap();
+        assert_eq!(numbers(&drain(&store).await), [round * 2]);
+        open.commit().await.unwrap();
+        assert_eq!(numbers(&drain(&store).await), [round * 2 + 1]);
+    }
 }
 
 /// A transaction of many records that ran when the last snapshot was taken is read in parts, each record once.
