@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use postrider::brokers::kafka::{KafkaPublisher, KafkaReadback};
 use postrider::brokers::memory::MemoryBroker;
 use postrider::brokers::pubsub::PubSubPublisher;
+use postrider::core::operate::OVERDUE;
 use postrider::core::{
     Backoff, Layout, ManagedStore, Publisher, Readback, RetryPolicy, Router, StoreError,
 };
@@ -30,7 +31,9 @@ fn postgres_store(outbox: &Outbox) -> Result<PostgresStore, ConfigError> {
     let pool = postgres::connect(outbox.database.expose(), outbox.connections)
         .map_err(|error| ConfigError::in_database(&outbox.name, error.to_string()))?;
     let options = Options {
+        name: outbox.name.clone(),
         layout: outbox.layout.clone(),
+        overdue: OVERDUE,
         max_attempts: outbox.max_attempts,
         on_dead: outbox.on_dead,
         lease: outbox.lease,

@@ -34,13 +34,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use postrider_core::layout::ClaimMode;
+use postrider_core::operate::OVERDUE;
 use postrider_core::{
     Backlog, Claim, Diagnosis, Finding, Layout, Limits, OnDead, OutboxStore, Purge, StoreError,
     Want,
 };
 pub use sqlx::{PgConnection, PgPool};
 
-pub use connect::connect;
+pub use connect::{connect, connect_relay};
 pub use emit::Outbox;
 pub use inbox::{InboxLayout, PgInbox};
 pub use parked::PgParkedKeys;
@@ -56,6 +57,10 @@ use resting::Resting;
 #[derive(Debug, Clone)]
 pub struct Options {
     pub layout: Layout,
+    /// What the outbox is called; relays name their sessions by it.
+    pub name: String,
+    /// A transaction that is open for longer is named in a diagnosis.
+    pub overdue: Duration,
     /// A record that failed this often is dead. Must be what the relay's retry policy says.
     pub max_attempts: u32,
     pub on_dead: OnDead,
@@ -69,6 +74,8 @@ pub struct Options {
 impl Options {
     pub fn new(layout: Layout) -> Self {
         Self {
+            name: layout.table.to_string(),
+            overdue: OVERDUE,
             max_attempts: layout.defaults.max_attempts.unwrap_or(25),
             on_dead: OnDead::Park,
             lease: Duration::from_secs(60),

@@ -4,6 +4,7 @@
 mod advice;
 mod structure;
 
+pub(super) use advice::claim_index_missing;
 use postrider_core::{Finding, Level, StoreError};
 
 use super::error::store_error;
