@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use postrider::brokers::kafka::{KafkaPublisher, KafkaReadback};
 use postrider::brokers::memory::MemoryBroker;
 use postrider::brokers::pubsub::PubSubPublisher;
+use postrider::core::operate::OVERDUE;
 use postrider::core::{
     Backoff, Layout, ManagedStore, Publisher, Readback, RetryPolicy, Router, StoreError,
 };
@@ -60,7 +61,9 @@ fn sqlite_file(url: &str, connections: u32) -> Result<sqlite::Database, StoreErr
 
 fn options(outbox: &Outbox) -> Options {
     Options {
+        name: outbox.name.clone(),
         layout: outbox.layout.clone(),
+        overdue: OVERDUE,
         max_attempts: outbox.max_attempts,
         on_dead: outbox.on_dead,
         lease: outbox.lease,
