@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use anyhow::Context as _;
-use postrider::brokers::kafka::KafkaPublisher;
+use postrider::brokers::kafka::{KafkaPublisher, KafkaReadback};
 use postrider::brokers::memory::MemoryBroker;
 use postrider::brokers::pubsub::PubSubPublisher;
-use postrider::core::{Backoff, Layout, ManagedStore, Publisher, RetryPolicy, Router, StoreError};
+use postrider::core::{
+    Backoff, Layout, ManagedStore, Publisher, Readback, RetryPolicy, Router, StoreError,
+};
 use postrider::relay;
 use postrider::stores::Wake;
 pub(crate) use postrider::stores::postgres::InitOptions;
@@ -107,15 +109,16 @@ pub(crate) fn publishers(config: &Config) -> Result<Publishers, ConfigError> {
         .iter()
         .filter(|(name, _)| used(name))
         .map(|(name, broker)| {
-            let made = publisher(broker).map_err(|reason| ConfigError::in_broker(name, reason))?;
+            let made = publisher(&broker.options)
+                .map_err(|reason| ConfigError::in_broker(name, reason))?;
             Ok((name.clone(), made))
         })
         .collect()
 }
 
-fn publisher(broker: &Broker) -> Result<Arc<dyn Publisher>, String> {
+fn publisher(options: &BrokerOptions) -> Result<Arc<dyn Publisher>, String> {
     let text = |error: &dyn std::error::Error| error.to_string();
-    Ok(match &broker.options {
+    Ok(match options {
         BrokerOptions::Kafka(config) => {
             Arc::new(KafkaPublisher::new(config.clone()).map_err(|error| text(&error))?)
         }
@@ -124,6 +127,49 @@ fn publisher(broker: &Broker) -> Result<Arc<dyn Publisher>, String> {
         }
         BrokerOptions::Memory(config) => Arc::new(MemoryBroker::new(config.clone())),
     })
+}
+
+/// A publisher for one outbox's messages, beside its relay.
+pub(crate) fn publisher_of(
+    config: &Config,
+    outbox: &Outbox,
+) -> Result<Arc<dyn Publisher>, ConfigError> {
+    let broker = broker_of(config, outbox)?;
+    if let BrokerOptions::Memory(_) = broker.options {
+        return Err(ConfigError::in_broker(&outbox.broker, IN_MEMORY.into()));
+    }
+    publisher(&broker.options).map_err(|reason| ConfigError::in_broker(&outbox.broker, reason))
+}
+
+/// What reads back the broker of an outbox, where it can be read back.
+pub(crate) fn readback_of(
+    config: &Config,
+    outbox: &Outbox,
+) -> Result<Arc<dyn Readback>, ConfigError> {
+    let refused = |reason: String| ConfigError::in_broker(&outbox.broker, reason);
+    match &broker_of(config, outbox)?.options {
+        BrokerOptions::Kafka(kafka) => match KafkaReadback::new(kafka.clone()) {
+            Ok(readback) => Ok(Arc::new(readback)),
+            Err(error) => Err(refused(error.to_string())),
+        },
+        BrokerOptions::PubSub(_) => Err(refused(NOT_READABLE.into())),
+        BrokerOptions::Memory(_) => Err(refused(IN_MEMORY.into())),
+    }
+}
+
+const IN_MEMORY: &str =
+    "it is in the memory of the relay's process and cannot be reached from here";
+const NOT_READABLE: &str = "Pub/Sub cannot be read back: a topic keeps nothing by itself, and a subscription gives each \
+     message to one reader; compare what a consumer's inbox has instead";
+
+fn broker_of<'a>(config: &'a Config, outbox: &Outbox) -> Result<&'a Broker, ConfigError> {
+    let missing = || ConfigError::in_broker(&outbox.broker, "it is not in the config".into());
+    config.brokers.get(&outbox.broker).ok_or_else(missing)
+}
+
+/// Makes an outbox's messages.
+pub(crate) fn router(outbox: &Outbox) -> Router {
+    Router::new(&outbox.layout, outbox.routes.clone(), outbox.source.clone())
 }
 
 /// The relay of one outbox, ready to run.
@@ -136,8 +182,7 @@ pub(crate) fn relay(
 ) -> anyhow::Result<Relay> {
     let publisher = publishers.get(&outbox.broker).cloned();
     let publisher = publisher.with_context(|| format!("broker {} was not made", outbox.broker))?;
-    let router = Router::new(&outbox.layout, outbox.routes.clone(), outbox.source.clone());
-    let mut relay = Relay::builder(store, publisher, router)
+    let mut relay = Relay::builder(store, publisher, router(outbox))
         .name(&outbox.name)
         .config(relay_config(outbox))
         .metrics(metrics);
@@ -150,6 +195,26 @@ pub(crate) fn relay(
         DatabaseKind::Sqlite => relay = relay.wake(hints(sqlite_store(outbox)?.listen())),
     }
     Ok(relay.build())
+}
+
+/// Makes publishers for what sends beside an outbox's relay: each is one of its own, because a publisher wants a key in one
+/// call at a time. A memory broker is this process's own, and there is one.
+pub(crate) fn spare_publisher(
+    config: &Config,
+    outbox: &Outbox,
+    publishers: &Publishers,
+) -> impl Fn() -> Result<Arc<dyn Publisher>, String> + use<> {
+    let options = config
+        .brokers
+        .get(&outbox.broker)
+        .map(|it| it.options.clone());
+    let memory = matches!(options, Some(BrokerOptions::Memory(_)));
+    let shared = publishers.get(&outbox.broker).filter(|_| memory).cloned();
+    move || match (&options, &shared) {
+        (_, Some(shared)) => Ok(shared.clone()),
+        (Some(options), None) => publisher(options),
+        (None, None) => Err("the outbox has no broker".into()),
+    }
 }
 
 /// As OpenTelemetry names them, for spans.

@@ -1,5 +1,6 @@
 //! What can be asked of the binary: one file per verb.
 
+mod caller;
 mod check;
 mod cleanup;
 mod completions;
@@ -8,7 +9,9 @@ mod healthcheck;
 mod init;
 mod layouts;
 mod relay;
+mod replay;
 mod status;
+mod verify;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -40,6 +43,10 @@ enum Verb {
     Healthcheck(healthcheck::Args),
     /// Look at dead records, resend or discard them
     Dead(dead::Args),
+    /// Send published records that are still stored again
+    Replay(replay::Args),
+    /// Compare an outbox with what its broker holds
+    Verify(verify::Args),
     /// Delete published records that are old enough
     Cleanup(cleanup::Args),
     /// List the layouts that come with Postrider, or show one
@@ -62,6 +69,8 @@ impl Cli {
             Verb::Status(args) => status::run(args).await,
             Verb::Healthcheck(args) => healthcheck::run(args).await,
             Verb::Dead(args) => dead::run(args).await,
+            Verb::Replay(args) => replay::run(args).await,
+            Verb::Verify(args) => verify::run(args).await,
             Verb::Cleanup(args) => cleanup::run(args).await,
             Verb::Layouts(args) => layouts::run(args),
             Verb::Completions(args) => completions::completions(&args),
@@ -99,6 +108,18 @@ fn chosen<'a>(config: &'a Config, name: Option<&str>) -> Result<Vec<&'a Outbox>,
             )))
         }
         _ => Ok(chosen),
+    }
+}
+
+/// The outbox of that name, or the only one.
+fn one<'a>(config: &'a Config, name: Option<&str>) -> Result<&'a Outbox, UsageError> {
+    match chosen(config, name)?.as_slice() {
+        [outbox] => Ok(outbox),
+        several => {
+            let names: Vec<&str> = several.iter().map(|outbox| &*outbox.name).collect();
+            let text = format!("name one outbox by --outbox: {}", names.join(", "));
+            Err(UsageError(text))
+        }
     }
 }
 

@@ -257,8 +257,37 @@ impl<B: Backend> StoreWorld for World<B> {
         self.database.relay(&self.relay_url, options)
     }
 
-    async fn insert(&self, key: Option<&str>, number: u32) -> RecordId {
-        self.emit(self.event(key, number)).await
+    async fn insert_like(
+        &self,
+        event_type: &str,
+        topic: &str,
+        key: Option<&str>,
+        number: u32,
+    ) -> RecordId {
+        let mut event = self.event(key, number);
+        event.event_type = event_type.into();
+        event.topic = event.topic.map(|_| topic.into());
+        self.emit(event).await
+    }
+
+    async fn refuse_changes(&self) {
+        let refuse = "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS \
+                      $$ BEGIN RAISE EXCEPTION 'refused'; END $$";
+        self.database.execute(refuse).await;
+        let mut tables = vec![self.layout.table.quoted()];
+        if self.layout.needs_troubles() {
+            tables.push("postrider_troubles".into());
+        }
+        for table in tables {
+            let trigger = format!(
+                "CREATE TRIGGER refuse BEFORE UPDATE OR DELETE ON {table} EXECUTE FUNCTION refuse()"
+            );
+            self.database.execute(&trigger).await;
+        }
+    }
+
+    async fn drop_audit(&self) {
+        self.database.execute("DROP TABLE postrider_audit").await;
     }
 
     async fn look(&self, id: &RecordId) -> Seen {
