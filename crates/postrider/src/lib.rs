@@ -55,3 +55,8 @@ pub use postrider_stores as stores;
 pub use relay::Relay;
 pub use replay::Replay;
 pub use verify::Verify;
+
+/// The README's program is compiled with the documentation's.
+#[cfg(all(doctest, feature = "postgres"))]
+#[doc = include_str!("../../../README.md")]
+mod readme {}

@@ -19,7 +19,7 @@ pub struct KafkaConfig {
     /// The name in the brokers' logs and quotas. Default `postrider`.
     #[serde(default = "default_client_id")]
     pub client_id: String,
-    /// Default `lz4`.
+    /// How batches are compressed. Default `lz4`.
     #[serde(default)]
     pub compression: Compression,
     /// How long a message may wait for others to share its request. Default 5.

@@ -1,5 +1,6 @@
 //! What can be asked of the binary: one file per verb.
 
+mod caller;
 mod check;
 mod cleanup;
 mod completions;

@@ -3,12 +3,15 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use postrider::core::{Backlog, text};
+use postrider::core::{Backlog, StoreError, text};
 use serde_json::{Value, json};
 
 use super::{ConfigArgs, chosen};
 use crate::config::{ConfigError, Outbox};
 use crate::{output, wiring};
+
+/// Parked keys that are counted.
+const PARKED_MAX: u32 = 1000;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -39,57 +42,105 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         let outboxes: Vec<Value> = lines.iter().map(Line::json).collect();
         output::json(&json!({ "ok": ok, "outboxes": outboxes }))?;
     } else {
-        let rows: Vec<[String; 4]> = lines.iter().map(Line::row).collect();
-        output::table(["OUTBOX", "PENDING", "OLDEST", "DEAD"], &rows)?;
+        let rows: Vec<[String; 5]> = lines.iter().map(Line::row).collect();
+        output::table(["OUTBOX", "PENDING", "OLDEST", "DEAD", "PARKED"], &rows)?;
     }
     for line in &lines {
         for problem in &line.problems {
             output::note(&format!("{}: {problem}", line.outbox));
         }
     }
+    if !args.json {
+        lines.iter().for_each(Line::hint);
+    }
     Ok(output::verdict(ok))
 }
 
 struct Line<'a> {
     outbox: &'a str,
-    backlog: Option<Backlog>,
+    counts: Option<Counts>,
     problems: Vec<String>,
+}
+
+#[derive(Clone, Copy)]
+struct Counts {
+    backlog: Backlog,
+    /// Keys that a dead or waiting record holds up, [`PARKED_MAX`] at most.
+    parked: usize,
+}
+
+impl Counts {
+    async fn read(outbox: &Outbox) -> Result<Result<Self, StoreError>, ConfigError> {
+        let store = wiring::store(outbox)?;
+        Ok(async {
+            Ok(Self {
+                backlog: store.backlog().await?,
+                parked: store.parked(PARKED_MAX).await?.len(),
+            })
+        }
+        .await)
+    }
 }
 
 impl<'a> Line<'a> {
     async fn read(outbox: &'a Outbox, args: &Args) -> Result<Self, ConfigError> {
-        let counted = wiring::store(outbox)?.backlog().await;
-        let (backlog, problems) = match counted {
-            Ok(backlog) => (Some(backlog), judge(&backlog, args.max_age, args.max_dead)),
+        let (counts, problems) = match Counts::read(outbox).await? {
+            Ok(counts) => {
+                let problems = judge(&counts.backlog, args.max_age, args.max_dead);
+                (Some(counts), problems)
+            }
             Err(error) => (None, vec![text::chain(&error)]),
         };
         Ok(Self {
             outbox: &outbox.name,
-            backlog,
+            counts,
             problems,
         })
     }
 
-    fn row(&self) -> [String; 4] {
+    fn row(&self) -> [String; 5] {
         let name = self.outbox.to_owned();
-        let Some(backlog) = self.backlog else {
-            return [name, "?".into(), "?".into(), "?".into()];
+        let Some(Counts { backlog, parked }) = self.counts else {
+            return [name, "?".into(), "?".into(), "?".into(), "?".into()];
         };
         let oldest = backlog.oldest_age.map_or_else(|| "-".into(), whole_seconds);
+        let more = if parked == PARKED_MAX as usize {
+            "+"
+        } else {
+            ""
+        };
         [
             name,
             backlog.pending.to_string(),
             oldest,
             backlog.dead.to_string(),
+            format!("{parked}{more}"),
         ]
     }
 
+    /// What to look at next.
+    fn hint(&self) {
+        let outbox = self.outbox;
+        match self.counts {
+            None => output::note(&format!("{outbox}: `postrider check` says more")),
+            Some(Counts { backlog, .. }) if backlog.dead > 0 => output::note(&format!(
+                "{outbox}: `postrider dead list --outbox {outbox}` shows what is dead"
+            )),
+            Some(Counts { parked, .. }) if parked > 0 => output::note(&format!(
+                "{outbox}: `postrider check --deep` shows what holds keys up"
+            )),
+            Some(_) => {}
+        }
+    }
+
     fn json(&self) -> Value {
+        let backlog = self.counts.map(|counts| counts.backlog);
         json!({
             "outbox": self.outbox,
-            "pending": self.backlog.map(|backlog| backlog.pending),
-            "oldest_age_seconds": self.backlog.and_then(|backlog| backlog.oldest_age).map(|age| age.as_secs_f64()),
-            "dead": self.backlog.map(|backlog| backlog.dead),
+            "pending": backlog.map(|backlog| backlog.pending),
+            "oldest_age_seconds": backlog.and_then(|backlog| backlog.oldest_age).map(|age| age.as_secs_f64()),
+            "dead": backlog.map(|backlog| backlog.dead),
+            "parked": self.counts.map(|counts| counts.parked),
             "problems": self.problems,
         })
     }

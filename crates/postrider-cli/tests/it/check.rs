@@ -53,7 +53,7 @@ async fn the_effective_config_is_printed_with_secrets_hidden() {
     let outbox = TestOutbox::create("polyshop").await;
     let config = outbox
         .config("")
-        .replace("listen =", "token = \"hunter2\"\nlisten =")
+        .replace("listen =", "token = \"hunter2-and-nine-more\"\nlisten =")
         + "[broker.spare]\nkind = \"kafka\"\nbootstrap = \"127.0.0.1:1\"\n\
            properties = { \"sasl.password\" = \"hunter2\" }\n";
     let project = Project::new(&config).variable("POSTRIDER__OUTBOX__ORDERS__BATCH", "7");
@@ -61,7 +61,10 @@ async fn the_effective_config_is_printed_with_secrets_hidden() {
     let shown: toml::Table = ran.stdout.parse().unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(shown["outbox"][0]["batch"].as_integer(), Some(7));
     assert_eq!(shown["outbox"][0]["max_attempts"].as_integer(), Some(25));
-    assert_eq!(shown["admin"]["token"].as_str(), Some("***"));
+    assert_eq!(
+        shown["admin"]["tokens"]["token"]["token"].as_str(),
+        Some("***")
+    );
     let json = project.run(&["check", "--json"]).ok();
     for text in [&ran.stdout, &ran.stderr, &json.stdout, &json.stderr] {
         assert!(!text.contains("hunter2"), "{text}");

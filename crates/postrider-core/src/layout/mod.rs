@@ -73,26 +73,37 @@ fn custom() -> String {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Columns {
+    /// What a record is known by. Unique.
     pub id: Identifier,
     /// The column that holds the event id; where there is none, `event_id_header` or the record id.
     pub event_id: Option<Identifier>,
     /// The name in the headers column that holds the event id.
     pub event_id_header: Option<String>,
+    /// What happened, for routes and envelopes.
     pub event_type: Option<Identifier>,
+    /// What kind of thing it happened to.
     pub aggregate_type: Option<Identifier>,
+    /// Which one it happened to.
     pub aggregate_id: Option<Identifier>,
+    /// Where the message goes, for a `topic` with `{topic}` in it.
     pub topic: Option<Identifier>,
+    /// What records of one order share. It is also the message's key.
     pub key: Option<Identifier>,
+    /// The writer's own name for the event, handed on to consumers.
     pub idempotency_key: Option<Identifier>,
+    /// The version of the payload's shape.
     pub version: Option<Identifier>,
+    /// The message's body, or what the envelope is built around.
     pub payload: Identifier,
     /// A JSON object of header names and values.
     pub headers: Option<Identifier>,
     /// A JSON object (trace, correlation, user). Used where the table has it, else ignored.
     pub metadata: Option<Identifier>,
+    /// When the record was written. The backlog's age is counted from here.
     pub created_at: Identifier,
     /// How often publishing failed. Without it, attempts are kept in `postrider_troubles`.
     pub attempts: Option<Identifier>,
+    /// Why publishing failed the last time.
     pub last_error: Option<Identifier>,
 }
 

@@ -1,7 +1,9 @@
 //! What a config may say, and what each mistake is answered with.
 
+mod admin;
 mod environment;
 mod mistakes;
+mod reference;
 mod secrets;
 mod values;
 

@@ -4,7 +4,7 @@
 use postrider_core::layout::{Identifier, State};
 use postrider_core::{OnDead, RecordFilter, RecordId, RecordState};
 
-use super::{Writer, is_one_of, literal, of};
+use super::{Writer, literal, of};
 use crate::sql::selection::Selection;
 use crate::sql::table::Kind;
 
@@ -328,9 +328,13 @@ impl Writer<'_> {
     }
 
     fn failed(&self) -> String {
+        let tried = format!("{} > 0", self.attempts_made());
         match &self.layout.state {
-            State::Status { column, failed, .. } => is_one_of(&of("o", column), &[failed]),
-            _ => format!("{} > 0", self.attempts_made()),
+            // A released record has that word too, without an attempt.
+            State::Status { column, failed, .. } => {
+                format!("({} = {} AND {tried})", of("o", column), literal(failed))
+            }
+            _ => tried,
         }
     }
 

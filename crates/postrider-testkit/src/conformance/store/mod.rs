@@ -4,11 +4,14 @@
 
 #![expect(clippy::unwrap_used, reason = "what fails here is a test")]
 
+pub mod audit;
 pub mod dead;
+pub mod find;
 pub mod hold;
 pub mod lease;
 pub mod order;
 pub mod overtaking;
+pub mod parked;
 pub mod records;
 
 use std::sync::Arc;
@@ -28,8 +31,24 @@ pub trait StoreWorld: Send + Sync {
     /// The outbox as one relay opens it. Each call is another relay.
     fn relay(&self, settings: Settings) -> Arc<dyn ManagedStore>;
 
-    /// Commits a record. Keys are short words; a world may map them to what its column holds.
-    async fn insert(&self, key: Option<&str>, number: u32) -> RecordId;
+    /// Commits a record. Keys are short words; a world may map them to what its column holds. Types are PackFinderz'.
+    async fn insert_like(
+        &self,
+        event_type: &str,
+        topic: &str,
+        key: Option<&str>,
+        number: u32,
+    ) -> RecordId;
+
+    async fn insert(&self, key: Option<&str>, number: u32) -> RecordId {
+        self.insert_like("order_created", "orders", key, number)
+            .await
+    }
+
+    /// From now on the database refuses to update or delete a record or its troubles.
+    async fn refuse_changes(&self);
+
+    async fn drop_audit(&self);
 
     /// What the table says of a record.
     async fn look(&self, id: &RecordId) -> Seen;
@@ -97,6 +116,17 @@ macro_rules! store_conformance {
         the_backlog_is_what_the_table_holds
         purging_is_bounded_and_spares_what_is_not_published
         claims_of_many_workers_never_share_a_record
+    ); $crate::store_conformance!(@cases find, $world,
+        every_record_is_in_one_state_and_found_by_it
+        a_record_tells_what_became_of_it
+        a_record_in_flight_is_pending_and_found_without_waiting
+        a_resent_record_is_pending_with_its_error_marked
+        every_filter_finds_what_it_says_alone_and_with_others
+        what_is_in_no_record_is_not_found
+        what_cannot_be_asked_for_is_refused
+        pages_neither_skip_nor_repeat_while_records_come_and_go
+        the_last_page_says_that_it_is
+        what_is_read_is_what_a_claim_gives
     ); };
     (@suite dead, $world:expr) => { $crate::store_conformance!(@cases dead, $world,
         a_dead_record_is_never_claimed_again
@@ -105,6 +135,12 @@ macro_rules! store_conformance {
         a_discarded_record_is_gone
         only_dead_records_are_resent_or_discarded
         a_record_dies_once_its_attempts_are_used_up
+    ); $crate::store_conformance!(@cases audit, $world,
+        every_change_of_a_record_is_written_down
+        what_changes_no_record_is_written_down_on_request
+        a_change_that_fails_is_not_written_down
+        without_an_audit_table_nothing_is_changed
+        two_operators_at_once_count_a_record_once
     ); };
     (@suite order, $world:expr) => { $crate::store_conformance!(@cases order, $world,
         a_key_is_never_in_two_claims
@@ -116,11 +152,17 @@ macro_rules! store_conformance {
         a_record_without_a_key_waits_for_nobody
         shares_split_the_keys_and_leave_none_out
         a_key_keeps_its_order_over_failures_and_crashes_of_several_relays
+    ); $crate::store_conformance!(@cases parked, $world,
+        keys_that_are_held_up_are_named_with_what_waits_behind
+        a_key_with_several_dead_records_is_named_once_by_the_first
+        a_resent_run_keeps_the_order_of_its_keys
     ); };
     (@suite overtaking, $world:expr) => { $crate::store_conformance!(@cases overtaking, $world,
         two_relays_hold_records_of_one_key_at_once
         a_waiting_record_holds_nobody_back
         a_dead_record_parks_nothing
+    ); $crate::store_conformance!(@cases parked, $world,
+        without_order_no_key_is_held_up
     ); };
     (@suite hold, $world:expr) => { $crate::store_conformance!(@cases hold, $world,
         a_dropped_claim_is_free_at_once
