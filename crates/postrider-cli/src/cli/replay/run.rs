@@ -9,7 +9,6 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::super::caller;
-use super::super::caller;
 use super::super::relay::Signals;
 use super::{Args, command};
 use crate::config::{Config, Outbox};
