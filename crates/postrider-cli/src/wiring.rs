@@ -220,6 +220,18 @@ pub(crate) fn spare_publisher(
     }
 }
 
+/// Of a request to Pub/Sub, whatever is configured.
+const PUBSUB_BYTES_MAX: u64 = 10_000_000;
+
+/// The largest message that an outbox's broker takes.
+pub(crate) fn message_bytes_max(config: &Config, outbox: &Outbox) -> Option<u64> {
+    match &config.brokers.get(&outbox.broker)?.options {
+        BrokerOptions::Kafka(kafka) => Some(kafka.message_bytes_max.into()),
+        BrokerOptions::PubSub(_) => Some(PUBSUB_BYTES_MAX),
+        BrokerOptions::Memory(memory) => u64::try_from(memory.message_bytes_max).ok(),
+    }
+}
+
 /// As OpenTelemetry names them, for spans.
 fn messaging_system(broker: &Broker) -> &'static str {
     match broker.options {

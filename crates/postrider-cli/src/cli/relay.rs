@@ -75,6 +75,7 @@ fn managed(config: &Config, publishers: &Publishers, wired: &[Wired]) -> Vec<Man
             relay,
             store: store.clone(),
             router: wiring::router(outbox),
+            message_bytes_max: wiring::message_bytes_max(config, outbox),
             publisher: Box::new(wiring::spare_publisher(config, outbox, publishers)),
         })
     };
