@@ -11,6 +11,7 @@ mod check;
 mod cleanup;
 mod completions;
 mod config;
+mod dashboard;
 mod dead;
 mod docs;
 mod healthcheck;
