@@ -55,9 +55,11 @@ fn reachable(listen: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, listen.port())
 }
 
+/// With the token that may least.
 fn request(address: SocketAddr, path: &str, admin: &config::Admin) -> String {
-    let token = admin.token.as_ref().map_or_else(String::new, |token| {
-        format!("Authorization: Bearer {}\r\n", token.expose())
+    let token = admin.tokens.values().min_by_key(|token| token.role);
+    let token = token.map_or_else(String::new, |token| {
+        format!("Authorization: Bearer {}\r\n", token.token.expose())
     });
     format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n{token}Connection: close\r\n\r\n")
 }
