@@ -26,8 +26,9 @@ mod kafka {
     async fn a_name_that_kafka_does_not_take_is_no_topic() {
         let readback = at(Kafka::shared().bootstrap());
         let beginning = Timestamp::from_micros(i64::MIN);
-        let reading = readback.read_back(&"no topic!".into(), beginning, None);
-        assert!(reading.await.expect("an answer").is_none());
+        let topic = "no topic!".into();
+        let reading = readback.read_back(&topic, beginning, None).await;
+        assert!(reading.expect("an answer").is_none());
     }
 
     #[tokio::test]
@@ -38,7 +39,8 @@ mod kafka {
             .insert("client.id".into(), "refused".into());
         assert!(KafkaReadback::new(config).is_err());
         let readback = at("127.0.0.1:1");
-        let reading = readback.read_back(&"t".into(), Timestamp::from_micros(0), None);
+        let topic = "t".into();
+        let reading = readback.read_back(&topic, Timestamp::from_micros(0), None);
         let error = reading.await.err().expect("no broker");
         assert!(
             matches!(error, ReadbackError::Unavailable { .. }),

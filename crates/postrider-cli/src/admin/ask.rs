@@ -1,8 +1,6 @@
 //! What a query or a body asks for. Everything that is not understood is refused: a filter that is ignored would match more
 //! than was meant.
 
-use std::str::FromStr as _;
-
 use axum::body::to_bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
@@ -14,6 +12,7 @@ use serde::de::DeserializeOwned;
 
 use super::limits;
 use super::refused::Refused;
+use crate::moment;
 
 /// Which records, as it was written.
 #[derive(Debug, Default, Deserialize)]
@@ -35,7 +34,7 @@ pub(super) struct Wanted {
 impl Wanted {
     pub(super) fn filter(self) -> Result<RecordFilter, Refused> {
         let optional = |name, value: Option<String>| value.map(|it| text(name, it)).transpose();
-        let time_of = |name, value: Option<String>| value.map(|it| time(name, &it)).transpose();
+        let time_of = |name, value: Option<String>| value.map(|it| time(name, it)).transpose();
         Ok(RecordFilter {
             state: self.state,
             ids: ids(self.ids)?,
@@ -232,21 +231,8 @@ fn page(value: &str) -> Result<u32, Refused> {
         .ok_or_else(|| Refused::bad("`limit` is 1 to 500"))
 }
 
-/// A time, or an age before now.
-fn time(name: &str, value: &str) -> Result<Timestamp, Refused> {
-    if let Ok(time) = jiff::Timestamp::from_str(value) {
-        return Ok(Timestamp::from_micros(time.as_microsecond()));
-    }
-    let ago = humantime::parse_duration(value)
-        .ok()
-        .and_then(|age| i64::try_from(age.as_micros()).ok())
-        .and_then(|age| Timestamp::now().as_micros().checked_sub(age))
-        .filter(|micros| jiff::Timestamp::from_microsecond(*micros).is_ok());
-    ago.map(Timestamp::from_micros).ok_or_else(|| {
-        Refused::bad(format!(
-            "`{name}` is a time such as 2026-11-15T09:30:00Z, or an age such as 2h"
-        ))
-    })
+fn time(name: &str, value: String) -> Result<Timestamp, Refused> {
+    moment::parse(&text(name, value)?).map_err(|why| Refused::bad(format!("`{name}`: {why}")))
 }
 
 #[cfg(test)]
@@ -258,27 +244,6 @@ mod tests {
         assert_eq!(decoded("a+b%20c%C3%A9").unwrap(), "a b cé");
         for wrong in ["%", "%4", "%zz", "%+1", "%FF", "a%C3", "%-1"] {
             assert!(decoded(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn times_and_ages_are_read_and_nothing_else_is() {
-        let exact = time("since", "2026-11-15T09:30:00.5+01:00").unwrap();
-        assert_eq!(exact.to_string(), "2026-11-15T08:30:00.5Z");
-        let before = time("since", "2h").unwrap().as_micros();
-        let age = Timestamp::now().as_micros() - before;
-        assert!((7_200_000_000..7_260_000_000).contains(&age), "{age}");
-        for wrong in [
-            "",
-            "yesterday",
-            "2026-11-15",
-            "-2h",
-            "2",
-            "99999999999999999999h",
-            "999999999y",
-            "infinity",
-        ] {
-            assert!(time("since", wrong).is_err(), "{wrong}");
         }
     }
 

@@ -162,3 +162,115 @@ async fn one_outbox_of_several_must_be_named() {
         .says("--outbox: orders, more");
     project.run(&["dead", "list", "--outbox", "more"]).ok();
 }
+
+#[tokio::test]
+async fn every_option_narrows_the_choice() {
+    let outbox = TestOutbox::create("talkie").await;
+    let project = outbox.project("max_attempts = 3");
+    let insert = "INSERT INTO outbox (topic, key, payload_json, status, retry_count, last_error, created_at) \
+                  SELECT CASE n % 2 WHEN 0 THEN 'even' ELSE 'odd' END, 'k' || n, '{}', 'dead_lettered', 3, \
+                  'Broker ' || n, now() - n * interval '1 hour' FROM generate_series(1, 4) n";
+    sqlx::query(insert).execute(outbox.pool()).await.unwrap();
+    let keys = |options: &[&str]| {
+        let ran = project.run(&[&["dead", "list", "--json"], options].concat());
+        let keys: Vec<String> = (ran.ok().json().as_array().unwrap().iter())
+            .map(|record| record["key"].as_str().unwrap().to_owned())
+            .collect();
+        keys.join(" ")
+    };
+    assert_eq!(keys(&[]), "k4 k3 k2 k1", "oldest first");
+    assert_eq!(keys(&["--topic", "even"]), "k4 k2");
+    assert_eq!(keys(&["--error", "bROKER 3"]), "k3");
+    assert_eq!(keys(&["--older-than", "150m"]), "k4 k3");
+    assert_eq!(keys(&["--newer-than", "150m"]), "k2 k1");
+    assert_eq!(
+        keys(&[
+            "--newer-than",
+            "200m",
+            "--older-than",
+            "90m",
+            "--topic",
+            "even"
+        ]),
+        "k2"
+    );
+    assert_eq!(
+        keys(&["--newer-than", "2020-01-01T00:00:00Z", "--key", "k1"]),
+        "k1"
+    );
+    project
+        .run(&["dead", "list", "--older-than", "yesterday"])
+        .exits(2)
+        .says("2h");
+    let ran = project.run(&["dead", "resend", "--topic", "odd", "--dry-run", "--json"]);
+    assert_eq!(ran.ok().json()["count"], 2);
+    let ran = project.run(&["dead", "discard", "--older-than", "90m", "--all"]);
+    ran.exits(2).says("--older-than");
+    let ran = project.run(&["dead", "discard", "--older-than", "150m"]);
+    ran.ok().says("2 dead records match").prints("2 discarded");
+    assert_eq!(keys(&[]), "k2 k1");
+}
+
+#[tokio::test]
+async fn who_did_it_is_written_down_and_shown() {
+    let (outbox, project) = two_dead().await;
+    project.run(&["dead", "resend", "--key", "7"]).ok();
+    let who = "SELECT who FROM postrider_audit ORDER BY id DESC LIMIT 1";
+    let by_default = outbox.database.text(who).await.unwrap();
+    assert!(by_default.contains('@'), "{by_default}");
+    let by = ["dead", "resend", "--key", "8", "--by", "night shift"];
+    project.run(&by).ok();
+    assert_eq!(
+        outbox.database.text(who).await.as_deref(),
+        Some("night shift")
+    );
+    let relay = project.relay().await;
+    dead(&project, 2).await;
+    drop(relay);
+    let shown = project.run(&["dead", "show", "--key", "8"]).ok();
+    shown.prints("resend by night shift").prints("aggregate:");
+    let shown = project.run(&["dead", "show", "--key", "8", "--json"]);
+    let shown = shown.ok().json();
+    assert_eq!(shown[0]["acts"][0]["by"], "night shift");
+    assert_eq!(shown[0]["acts"][0]["action"], "resend");
+}
+
+#[tokio::test]
+async fn hints_say_what_to_do_next() {
+    let (outbox, project) = two_dead().await;
+    let listed = project.run(&["dead", "list", "--limit", "1"]).ok();
+    let listed = listed.says("1 of 2; --limit").says("dead show --id ");
+    listed.says("dead resend --id ");
+    let id = outbox.emit("order.placed", "9").await.to_string();
+    for verb in ["show", "resend", "discard"] {
+        let ran = project.run(&["dead", verb, "--id", &id]).exits(1);
+        ran.says(&format!("record {id} is pending"));
+    }
+    let nobody = uuid::Uuid::now_v7().to_string();
+    let ran = project.run(&["dead", "show", "--id", &nobody]).exits(1);
+    ran.says("no record with this id");
+    project
+        .run(&["dead", "list", "--key", "nobody"])
+        .ok()
+        .says("no dead record matches");
+    project.run(&["dead", "show"]).exits(2).says("--older-than");
+    project.run(&["dead", "resend"]).exits(2).says("--all");
+}
+
+#[tokio::test]
+async fn without_an_audit_table_a_change_is_refused_with_the_way_out() {
+    let (outbox, project) = two_dead().await;
+    outbox.database.execute("DROP TABLE postrider_audit").await;
+    for verb in ["resend", "discard"] {
+        let ran = project.run(&["dead", verb, "--all"]).exits(1);
+        ran.says("postrider_audit")
+            .says("`postrider init` creates it");
+    }
+    project.run(&["dead", "show", "--key", "7"]).ok();
+    dead(&project, 2).await;
+    project.run(&["init"]).ok();
+    project
+        .run(&["dead", "resend", "--all"])
+        .ok()
+        .prints("2 resent");
+}

@@ -17,6 +17,7 @@ mod healthcheck;
 mod hundred_thousand;
 mod init;
 mod logs;
+mod many;
 mod outage;
 mod outbox;
 mod packaging;

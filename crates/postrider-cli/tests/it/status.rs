@@ -75,3 +75,55 @@ async fn one_database_that_is_away_does_not_hide_the_others() {
     assert!(!ran.stderr.contains("hunter2"), "{}", ran.stderr);
     project.run(&["status", "--outbox", "orders"]).ok();
 }
+
+#[tokio::test]
+async fn what_cannot_be_counted_is_said_with_what_to_do() {
+    let outbox = TestOutbox::empty("polyshop").await;
+    let project = outbox.project("");
+    let ran = project.run(&["status"]).exits(1);
+    ran.says("orders: table outbox_events does not exist")
+        .says("`postrider init`");
+    let json = project.run(&["status", "--json"]).exits(1).json();
+    assert!(json["outboxes"][0]["pending"].is_null() && json["outboxes"][0]["parked"].is_null());
+    project
+        .run(&["dead", "list"])
+        .exits(1)
+        .says("`postrider init`");
+
+    project.run(&["init"]).ok();
+    let role = format!("{}_blind", outbox.database.schema);
+    let grant = format!(
+        "CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA {} TO {role}",
+        outbox.database.schema
+    );
+    outbox.database.execute(&grant).await;
+    let mut url: url::Url = outbox.url().parse().unwrap();
+    url.set_username(&role).unwrap();
+    let blind = Project::new(&outbox.config("").replace(outbox.url(), url.as_str()));
+    let ran = blind.run(&["status"]).exits(1);
+    ran.says("lacks SELECT").says("GRANT");
+    let end = format!("DROP OWNED BY {role}; DROP ROLE {role}");
+    outbox.database.execute(&end).await;
+}
+
+#[tokio::test]
+async fn keys_that_are_held_up_are_counted() {
+    let outbox = TestOutbox::create("polyshop").await;
+    let project = outbox.project("[[outbox.route]]\nevent_type = \"order.placed\"\n");
+    outbox.emit("order.lost", "7").await;
+    outbox.emit("order.placed", "7").await;
+    let relay = project.relay().await;
+    let status = postrider_testkit::eventually("a parked key", async || {
+        let status = project.run(&["status", "--json"]).ok().json();
+        match &status["outboxes"][0]["parked"] {
+            parked if *parked == 1 => Ok(status.clone()),
+            _ => Err(status),
+        }
+    })
+    .await;
+    drop(relay);
+    assert_eq!(status["outboxes"][0]["pending"], 1);
+    let ran = project.run(&["status"]).ok();
+    ran.prints("PARKED")
+        .says("postrider dead list --outbox orders");
+}

@@ -2,7 +2,7 @@
 
 use postrider::core::{RecordFilter, RecordId, Timestamp};
 
-use super::super::{ConfigArgs, UsageError, chosen};
+use super::super::{ConfigArgs, one};
 use crate::moment;
 use crate::wiring::{self, Store};
 
@@ -45,14 +45,7 @@ pub(super) struct Which {
 impl Which {
     pub(super) fn store(&self) -> anyhow::Result<Store> {
         let config = self.config.load()?;
-        match chosen(&config, self.outbox.as_deref())?.as_slice() {
-            [outbox] => Ok(wiring::store(outbox)?),
-            several => {
-                let names: Vec<&str> = several.iter().map(|outbox| &*outbox.name).collect();
-                let text = format!("name one outbox by --outbox: {}", names.join(", "));
-                Err(UsageError(text).into())
-            }
-        }
+        Ok(wiring::store(one(&config, self.outbox.as_deref())?)?)
     }
 
     pub(super) fn filter(&self) -> RecordFilter {
@@ -69,7 +62,7 @@ impl Which {
     }
 
     pub(super) fn ids(&self) -> Vec<RecordId> {
-        let mut ids: Vec<RecordId> = self.id.iter().map(|id| record_id(id)).collect();
+        let mut ids: Vec<RecordId> = self.id.iter().map(|id| id.as_str().into()).collect();
         ids.sort_unstable();
         ids.dedup();
         ids
@@ -84,16 +77,5 @@ impl Which {
     pub(super) fn outbox_option(&self) -> String {
         let option = |outbox: &String| format!(" --outbox {outbox}");
         self.outbox.as_ref().map(option).unwrap_or_default()
-    }
-}
-
-/// In the type that the text looks like; the store compares it as its column's type.
-fn record_id(text: &str) -> RecordId {
-    if let Ok(number) = text.parse() {
-        return RecordId::Int(number);
-    }
-    match text.parse() {
-        Ok(uuid) => RecordId::Uuid(uuid),
-        Err(_) => RecordId::Text(text.into()),
     }
 }

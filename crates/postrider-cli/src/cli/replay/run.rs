@@ -4,11 +4,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use postrider::Replay;
-use postrider::core::Actor;
 use postrider::replay::{Progress, ReplayState};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use super::super::caller;
 use super::super::relay::Signals;
 use super::{Args, command};
 use crate::config::{Config, Outbox};
@@ -37,7 +37,7 @@ pub(super) async fn send(
 async fn watched(replay: Replay, shown: &mut progress::Progress) -> anyhow::Result<Progress> {
     let (stop, mut signals) = (CancellationToken::new(), Signals::listen()?);
     let mut progress = replay.progress();
-    let by = Actor("postrider replay".into());
+    let by = caller::actor();
     let running = replay.run(&by, stop.clone());
     tokio::pin!(running);
     loop {

@@ -64,8 +64,20 @@ const MEMORY_BROKER: &str = "
     kind = 'memory'
 ";
 
-const SECTIONS: [Section; 11] = [
+const TOKEN: &str = "
+    [admin.tokens.ops]
+    role = 'view'
+    token = 'a-token-of-some-length'
+";
+
+const SECTIONS: [Section; 12] = [
     section("`[admin]`", (RAW, "Admin"), &["admin"], ""),
+    section(
+        "`[admin.tokens.<name>]`",
+        (RAW, "Token"),
+        &["admin", "tokens", "ops"],
+        TOKEN,
+    ),
     section("`[log]`", (RAW, "Log"), &["log"], ""),
     section("`[telemetry]`", (RAW, "Telemetry"), &["telemetry"], ""),
     section(
