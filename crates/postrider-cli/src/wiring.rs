@@ -138,7 +138,7 @@ pub(crate) fn publisher_of(
     if let BrokerOptions::Memory(_) = broker.options {
         return Err(ConfigError::in_broker(&outbox.broker, IN_MEMORY.into()));
     }
-    publisher(broker).map_err(|reason| ConfigError::in_broker(&outbox.broker, reason))
+    publisher(&broker.options).map_err(|reason| ConfigError::in_broker(&outbox.broker, reason))
 }
 
 /// What reads back the broker of an outbox, where it can be read back.
@@ -195,11 +195,6 @@ pub(crate) fn relay(
         DatabaseKind::Sqlite => relay = relay.wake(hints(sqlite_store(outbox)?.listen())),
     }
     Ok(relay.build())
-}
-
-/// Where an outbox's records go, and as what.
-pub(crate) fn router(outbox: &Outbox) -> Router {
-    Router::new(&outbox.layout, outbox.routes.clone(), outbox.source.clone())
 }
 
 /// Makes publishers for what sends beside an outbox's relay: each is one of its own, because a publisher wants a key in one
