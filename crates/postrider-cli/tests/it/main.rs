@@ -12,6 +12,7 @@ mod cleanup;
 mod completions;
 mod config;
 mod dead;
+mod demo;
 mod docs;
 mod healthcheck;
 mod hundred_thousand;
