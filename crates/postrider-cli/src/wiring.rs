@@ -255,7 +255,8 @@ fn hints(wake: Wake) -> Arc<Notify> {
     notify
 }
 
-fn relay_config(outbox: &Outbox) -> relay::Config {
+/// How an outbox's relay works.
+pub(crate) fn relay_config(outbox: &Outbox) -> relay::Config {
     relay::Config {
         batch: outbox.batch,
         claims: outbox.claims,
