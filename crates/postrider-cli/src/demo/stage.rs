@@ -137,6 +137,8 @@ impl<'a, D: Database> Stage<'a, D> {
             relay,
             store,
             router: self.router(),
+            // Its events are small.
+            message_bytes_max: None,
             publisher: Box::new(move || broker.publisher().map_err(|error| format!("{error:#}"))),
         });
         let no_tokens = BTreeMap::new();
