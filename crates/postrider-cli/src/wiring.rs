@@ -1,7 +1,7 @@
 //! The one place where a name in the config becomes a store or a broker.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use anyhow::Context as _;
 use postrider::brokers::kafka::{KafkaPublisher, KafkaReadback};
@@ -12,25 +12,76 @@ use postrider::core::{
     Backoff, Layout, ManagedStore, Publisher, Readback, RetryPolicy, Router, StoreError,
 };
 use postrider::relay;
+use postrider::stores::Wake;
 pub(crate) use postrider::stores::postgres::InitOptions;
 use postrider::stores::postgres::{self, Options, PostgresStore};
+use postrider::stores::sqlite::{self, SqliteStore};
 use postrider::{Metrics, Relay};
 use tokio::sync::Notify;
 
-use crate::config::{Broker, BrokerOptions, Cleanup, Config, ConfigError, DatabaseUrl, Outbox};
+use crate::config::{
+    Broker, BrokerOptions, Cleanup, Config, ConfigError, DatabaseKind, DatabaseUrl, Outbox,
+};
 
 pub(crate) type Store = Arc<dyn ManagedStore>;
 pub(crate) type Publishers = BTreeMap<String, Arc<dyn Publisher>>;
 
-/// The table of an outbox. Connects when it is first used.
+/// The table of an outbox, for an operator. Connects when it is first used.
 pub(crate) fn store(outbox: &Outbox) -> Result<Store, ConfigError> {
-    Ok(Arc::new(postgres_store(outbox)?))
+    Ok(match outbox.database.kind() {
+        DatabaseKind::Postgres => {
+            let (url, connections) = (outbox.database.expose(), outbox.connections);
+            Arc::new(postgres_store(outbox, postgres::connect(url, connections))?)
+        }
+        DatabaseKind::Sqlite => Arc::new(sqlite_store(outbox)?),
+    })
 }
 
-fn postgres_store(outbox: &Outbox) -> Result<PostgresStore, ConfigError> {
-    let pool = postgres::connect(outbox.database.expose(), outbox.connections)
+/// The same for a relay, whose sessions can be told from others.
+pub(crate) fn relay_store(outbox: &Outbox) -> Result<Store, ConfigError> {
+    Ok(match outbox.database.kind() {
+        DatabaseKind::Postgres => Arc::new(postgres_relay_store(outbox)?),
+        DatabaseKind::Sqlite => Arc::new(sqlite_store(outbox)?),
+    })
+}
+
+fn postgres_relay_store(outbox: &Outbox) -> Result<PostgresStore, ConfigError> {
+    let (url, connections) = (outbox.database.expose(), outbox.connections);
+    postgres_store(
+        outbox,
+        postgres::connect_relay(url, connections, &outbox.name),
+    )
+}
+
+fn postgres_store(
+    outbox: &Outbox,
+    pool: Result<postgres::PgPool, StoreError>,
+) -> Result<PostgresStore, ConfigError> {
+    let pool = pool.map_err(|error| ConfigError::in_database(&outbox.name, error.to_string()))?;
+    Ok(PostgresStore::new(pool, options(outbox)))
+}
+
+fn sqlite_store(outbox: &Outbox) -> Result<SqliteStore, ConfigError> {
+    let file = sqlite_file(outbox.database.expose(), outbox.connections)
         .map_err(|error| ConfigError::in_database(&outbox.name, error.to_string()))?;
-    let options = Options {
+    Ok(SqliteStore::new(file, options(outbox)))
+}
+
+/// The same connections for all outboxes of a file: it has one writer.
+fn sqlite_file(url: &str, connections: u32) -> Result<sqlite::Database, StoreError> {
+    static FILES: LazyLock<Mutex<BTreeMap<String, sqlite::Database>>> =
+        LazyLock::new(Mutex::default);
+    let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(file) = files.get(url) {
+        return Ok(file.clone());
+    }
+    let file = sqlite::connect(url, connections)?;
+    files.insert(url.to_owned(), file.clone());
+    Ok(file)
+}
+
+fn options(outbox: &Outbox) -> Options {
+    Options {
         name: outbox.name.clone(),
         layout: outbox.layout.clone(),
         overdue: OVERDUE,
@@ -38,13 +89,15 @@ fn postgres_store(outbox: &Outbox) -> Result<PostgresStore, ConfigError> {
         on_dead: outbox.on_dead,
         lease: outbox.lease,
         hold_max: outbox.lease,
-    };
-    Ok(PostgresStore::new(pool, options))
+    }
 }
 
 /// The statements that create what a layout needs.
-pub(crate) fn ddl(layout: &Layout, options: &InitOptions) -> Vec<String> {
-    postgres::ddl(layout, options)
+pub(crate) fn ddl(kind: DatabaseKind, layout: &Layout, options: &InitOptions) -> Vec<String> {
+    match kind {
+        DatabaseKind::Postgres => postgres::ddl(layout, options),
+        DatabaseKind::Sqlite => sqlite::ddl(layout, &in_file(options)),
+    }
 }
 
 /// Creates what a layout needs and the database lacks.
@@ -53,8 +106,23 @@ pub(crate) async fn init(
     layout: &Layout,
     options: &InitOptions,
 ) -> Result<(), StoreError> {
-    let pool = postgres::connect(database.expose(), 1)?;
-    postgres::init(&pool, layout, options).await
+    match database.kind() {
+        DatabaseKind::Postgres => {
+            let pool = postgres::connect(database.expose(), 1)?;
+            postgres::init(&pool, layout, options).await
+        }
+        DatabaseKind::Sqlite => {
+            let file = sqlite_file(database.expose(), 1)?;
+            sqlite::init(&file, layout, &in_file(options)).await
+        }
+    }
+}
+
+/// A file needs no trigger: whoever watches it sees every commit.
+fn in_file(options: &InitOptions) -> sqlite::InitOptions {
+    sqlite::InitOptions {
+        claim_index: options.claim_index,
+    }
 }
 
 /// Every broker that an outbox names, once. Connects when it is first used.
@@ -65,15 +133,16 @@ pub(crate) fn publishers(config: &Config) -> Result<Publishers, ConfigError> {
         .iter()
         .filter(|(name, _)| used(name))
         .map(|(name, broker)| {
-            let made = publisher(broker).map_err(|reason| ConfigError::in_broker(name, reason))?;
+            let made = publisher(&broker.options)
+                .map_err(|reason| ConfigError::in_broker(name, reason))?;
             Ok((name.clone(), made))
         })
         .collect()
 }
 
-fn publisher(broker: &Broker) -> Result<Arc<dyn Publisher>, String> {
+fn publisher(options: &BrokerOptions) -> Result<Arc<dyn Publisher>, String> {
     let text = |error: &dyn std::error::Error| error.to_string();
-    Ok(match &broker.options {
+    Ok(match options {
         BrokerOptions::Kafka(config) => {
             Arc::new(KafkaPublisher::new(config.clone()).map_err(|error| text(&error))?)
         }
@@ -93,7 +162,7 @@ pub(crate) fn publisher_of(
     if let BrokerOptions::Memory(_) = broker.options {
         return Err(ConfigError::in_broker(&outbox.broker, IN_MEMORY.into()));
     }
-    publisher(broker).map_err(|reason| ConfigError::in_broker(&outbox.broker, reason))
+    publisher(&broker.options).map_err(|reason| ConfigError::in_broker(&outbox.broker, reason))
 }
 
 /// What reads back the broker of an outbox, where it can be read back.
@@ -144,10 +213,42 @@ pub(crate) fn relay(
     if let Some(broker) = config.brokers.get(&outbox.broker) {
         relay = relay.broker(messaging_system(broker));
     }
-    if outbox.notify {
-        relay = relay.wake(hints(outbox)?);
+    match outbox.database.kind() {
+        DatabaseKind::Postgres if !outbox.notify => {}
+        DatabaseKind::Postgres => relay = relay.wake(hints(postgres_relay_store(outbox)?.listen())),
+        DatabaseKind::Sqlite => relay = relay.wake(hints(sqlite_store(outbox)?.listen())),
     }
     Ok(relay.build())
+}
+
+/// Makes publishers for what sends beside an outbox's relay: each is one of its own, because a publisher wants a key in one
+/// call at a time. A memory broker is this process's own, and there is one.
+pub(crate) fn spare_publisher(
+    config: &Config,
+    outbox: &Outbox,
+    publishers: &Publishers,
+) -> impl Fn() -> Result<Arc<dyn Publisher>, String> + use<> {
+    let options = config
+        .brokers
+        .get(&outbox.broker)
+        .map(|it| it.options.clone());
+    let memory = matches!(options, Some(BrokerOptions::Memory(_)));
+    let shared = publishers.get(&outbox.broker).filter(|_| memory).cloned();
+    move || match (&options, &shared) {
+        (_, Some(shared)) => Ok(shared.clone()),
+        (Some(options), None) => publisher(options),
+        (None, None) => Err("the outbox has no broker".into()),
+    }
+}
+
+/// The largest payload that a broker takes, before its envelope and headers are counted.
+pub(crate) fn payload_bytes_max(broker: &Broker) -> u64 {
+    match &broker.options {
+        BrokerOptions::Kafka(config) => u64::from(config.message_bytes_max),
+        // The service's own limit; it has no setting.
+        BrokerOptions::PubSub(_) => 10_000_000,
+        BrokerOptions::Memory(config) => config.message_bytes_max as u64,
+    }
 }
 
 /// As OpenTelemetry names them, for spans.
@@ -160,8 +261,8 @@ fn messaging_system(broker: &Broker) -> &'static str {
 }
 
 /// Passes the database's hints on to all workers, since only one of them looks at the lane of a new record.
-fn hints(outbox: &Outbox) -> Result<Arc<Notify>, ConfigError> {
-    let (wake, notify) = (postgres_store(outbox)?.listen(), Arc::new(Notify::new()));
+fn hints(wake: Wake) -> Arc<Notify> {
+    let notify = Arc::new(Notify::new());
     let workers = notify.clone();
     // Ends with the process, as the relay does.
     tokio::spawn(async move {
@@ -170,7 +271,7 @@ fn hints(outbox: &Outbox) -> Result<Arc<Notify>, ConfigError> {
             workers.notify_waiters();
         }
     });
-    Ok(notify)
+    notify
 }
 
 fn relay_config(outbox: &Outbox) -> relay::Config {

@@ -2,13 +2,38 @@
 //! database has a folder that runs them.
 
 #[cfg(feature = "postgres")]
-mod emit;
-#[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
-#[cfg(feature = "postgres")]
-mod sql;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod emit;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod entry;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod fates;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod fitting;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod options;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod parked;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod resting;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod rows;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod sql;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod structure;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod trace;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod wake;
+
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use emit::EmitError;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub use wake::Wake;

@@ -9,6 +9,7 @@ pub mod kafka;
 pub mod pubsub;
 pub mod redis;
 pub mod services;
+pub mod sqlite;
 mod wait;
 
 pub use wait::{eventually, eventually_within};

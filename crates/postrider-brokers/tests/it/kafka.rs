@@ -12,7 +12,7 @@ use postrider_testkit::kafka::{Kafka, KafkaRecord, fresh_topic_name};
 use postrider_testkit::services::{Kind, PrivateServer};
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
-struct World {
+pub(crate) struct World {
     kafka: Kafka,
     publisher: Arc<KafkaPublisher>,
 }
@@ -29,7 +29,7 @@ impl World {
     }
 }
 
-async fn world() -> World {
+pub(crate) async fn world() -> World {
     World::at(Kafka::shared())
 }
 

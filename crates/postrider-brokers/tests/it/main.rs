@@ -3,6 +3,7 @@
 mod kafka;
 mod memory;
 mod pubsub;
+mod readback;
 mod subscription_kafka;
 mod subscription_memory;
 mod subscription_pubsub;

@@ -9,11 +9,11 @@ use postrider_testkit::conformance::publisher::{
     OutageWorld, PublisherWorld, Seen, interleaved, numbered,
 };
 
-struct World {
-    broker: MemoryBroker,
+pub(crate) struct World {
+    pub(crate) broker: MemoryBroker,
 }
 
-async fn world() -> World {
+pub(crate) async fn world() -> World {
     let config = MemoryConfig {
         create_topics: false,
         ..MemoryConfig::default()

@@ -3,10 +3,10 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use postrider::Dependency;
 use serde_json::{Value, json};
 
 use super::Admin;
+use super::overview::dependency;
 
 pub(super) async fn livez() -> Json<Value> {
     Json(json!({ "live": true }))
@@ -17,11 +17,11 @@ pub(super) async fn readyz(State(admin): State<Admin>) -> (StatusCode, Json<Valu
     let outboxes: Vec<Value> = admin
         .outboxes
         .iter()
-        .map(|(name, health)| {
-            let report = health.report();
+        .map(|outbox| {
+            let report = outbox.health.report();
             ready &= report.is_ready();
             json!({
-                "name": name,
+                "name": outbox.name(),
                 "database": dependency(&report.database),
                 "broker": dependency(&report.broker),
             })
@@ -37,11 +37,4 @@ pub(super) async fn readyz(State(admin): State<Admin>) -> (StatusCode, Json<Valu
         status,
         Json(json!({ "ready": ready, "stopping": stopping, "outboxes": outboxes })),
     )
-}
-
-fn dependency(dependency: &Dependency) -> Value {
-    match dependency {
-        Dependency::Ready => json!({ "ready": true }),
-        Dependency::NotReady { reason } => json!({ "ready": false, "reason": reason }),
-    }
 }

@@ -12,13 +12,15 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::limits;
+use super::stall::Patient;
+use super::{Admin, limits, router};
 
 /// After a failed accept (too many open files, say), so that it is no hot loop.
 const PAUSE: Duration = Duration::from_millis(100);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-pub(crate) async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
+pub(crate) async fn serve(listener: TcpListener, admin: Admin, stop: CancellationToken) {
+    let router = router(admin.clone());
     let slots = Arc::new(Semaphore::new(limits::CONNECTIONS_MAX));
     let connections = TaskTracker::new();
     let accept = async {
@@ -50,6 +52,7 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, stop: Cancellat
     {
         tracing::debug!("admin connections were cut off");
     }
+    admin.close().await;
 }
 
 async fn connection(stream: TcpStream, router: Router, stop: CancellationToken) {
@@ -58,7 +61,10 @@ async fn connection(stream: TcpStream, router: Router, stop: CancellationToken) 
         .header_read_timeout(limits::HEADER_TIMEOUT)
         .max_buf_size(limits::HEADER_BYTES_MAX)
         .max_headers(limits::HEADERS_MAX)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(
+            TokioIo::new(Patient::new(stream, limits::WRITE_TIMEOUT)),
+            TowerToHyperService::new(router),
+        );
     tokio::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,

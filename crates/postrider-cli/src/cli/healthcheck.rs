@@ -56,8 +56,10 @@ fn reachable(listen: SocketAddr) -> SocketAddr {
 }
 
 fn request(address: SocketAddr, path: &str, admin: &config::Admin) -> String {
-    let token = admin.token.as_ref().map_or_else(String::new, |token| {
-        format!("Authorization: Bearer {}\r\n", token.expose())
+    // Any of them may ask that.
+    let token = admin.tokens.values().next();
+    let token = token.map_or_else(String::new, |token| {
+        format!("Authorization: Bearer {}\r\n", token.token.expose())
     });
     format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n{token}Connection: close\r\n\r\n")
 }

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use postrider::core::Layout;
 
 use super::{ConfigArgs, UsageError, chosen};
-use crate::config::{DatabaseUrl, Environment, Reference, Sources};
+use crate::config::{DatabaseKind, DatabaseUrl, Environment, Reference, Sources};
 use crate::output;
 use crate::wiring::{self, InitOptions};
 
@@ -33,7 +33,7 @@ pub(crate) struct Args {
     /// Also create the index that keeps claims fast on a long backlog
     #[arg(long)]
     claim_index: bool,
-    /// Also create the trigger that wakes relays at once; it costs a lock at commit
+    /// Also create the trigger that wakes relays at once; it costs a lock at commit. SQLite needs none
     #[arg(long)]
     notify: bool,
 }
@@ -57,7 +57,8 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
             database,
         } = target;
         if args.print {
-            print(&layout, &options)?;
+            let kind = database.map_or(DatabaseKind::Postgres, |database| database.kind());
+            print(kind, &layout, &options)?;
             continue;
         }
         let needed = || UsageError("--layout needs --database, or --print".into());
@@ -107,8 +108,8 @@ fn targets(args: &Args) -> anyhow::Result<Vec<Target>> {
     }])
 }
 
-fn print(layout: &Layout, options: &InitOptions) -> anyhow::Result<()> {
-    for statement in wiring::ddl(layout, options) {
+fn print(kind: DatabaseKind, layout: &Layout, options: &InitOptions) -> anyhow::Result<()> {
+    for statement in wiring::ddl(kind, layout, options) {
         output::text(&format!(
             "{};\n",
             statement.trim_end().trim_end_matches(';')

@@ -12,10 +12,10 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::ConfigArgs;
-use crate::admin::{self, Admin};
+use crate::admin::{self, Admin, Managed};
 use crate::config::{Config, Outbox};
 use crate::telemetry;
-use crate::wiring::{self, Store};
+use crate::wiring::{self, Publishers, Store};
 
 /// Between two looks at a table whose database did not answer.
 const CHECK_AGAIN: Duration = Duration::from_secs(1);
@@ -33,16 +33,11 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     tokio::spawn(Signals::listen()?.stop_on_first_and_exit_on_second(stop.clone()));
 
     let metrics = Metrics::new();
-    let outboxes = outboxes(&config, &metrics)?;
-    let admin = Admin {
-        outboxes: outboxes
-            .iter()
-            .map(|(name, _, relay)| (name.clone(), relay.health()))
-            .collect(),
-        metrics,
-        token: config.admin.token.clone(),
-        stopping: stop.clone(),
-    };
+    let publishers = wiring::publishers(&config)?;
+    let outboxes = outboxes(&config, &publishers, &metrics)?;
+    let managed = managed(&config, &publishers, &outboxes);
+    let admin = Admin::new(managed, metrics, &config.admin.tokens, stop.clone());
+    drop(publishers);
     // The admin address answers until the last relay has stopped.
     let close = CancellationToken::new();
     let server = tokio::spawn(serve_admin(&config, admin, close.clone()).await?);
@@ -57,14 +52,35 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 type Wired = (String, Store, Relay);
 
-fn outboxes(config: &Config, metrics: &Metrics) -> anyhow::Result<Vec<Wired>> {
-    let publishers = wiring::publishers(config)?;
+fn outboxes(
+    config: &Config,
+    publishers: &Publishers,
+    metrics: &Metrics,
+) -> anyhow::Result<Vec<Wired>> {
     let wire = |outbox: &Outbox| {
-        let store = wiring::store(outbox)?;
-        let relay = wiring::relay(config, outbox, store.clone(), &publishers, metrics)?;
+        let store = wiring::relay_store(outbox)?;
+        let relay = wiring::relay(config, outbox, store.clone(), publishers, metrics)?;
         Ok((outbox.name.clone(), store, relay))
     };
     config.outboxes.iter().map(wire).collect()
+}
+
+/// The outboxes as the admin address shows them.
+fn managed(config: &Config, publishers: &Publishers, wired: &[Wired]) -> Vec<Managed> {
+    let managed = |(outbox, (_, store, relay)): (&Outbox, &Wired)| {
+        Managed::new(admin::Parts {
+            name: &outbox.name,
+            layout: &outbox.layout,
+            broker: &outbox.broker,
+            relay,
+            store: store.clone(),
+            router: wiring::router(outbox),
+            publisher: Box::new(wiring::spare_publisher(config, outbox, publishers)),
+        })
+    };
+    std::iter::zip(&config.outboxes, wired)
+        .map(managed)
+        .collect()
 }
 
 async fn serve_admin(
@@ -80,7 +96,7 @@ async fn serve_admin(
         .local_addr()
         .context("the admin address is unknown")?;
     tracing::info!(%address, "admin address is open");
-    Ok(admin::serve(listener, admin::router(admin), close))
+    Ok(admin::serve(listener, admin, close))
 }
 
 /// Runs until all have stopped. When one fails the others are stopped too: half a process is not noticed.

@@ -15,6 +15,9 @@ const YEAR: u64 = 31_557_600;
 
 pub(crate) const CONFIG_FILE: &str = "postrider.toml";
 pub(crate) const ADMIN_LISTEN: &str = "127.0.0.1:9464";
+/// Of an admin token. Comparing looks at the most that there may be, whatever is there.
+pub(crate) const TOKEN_CHARS: RangeInclusive<usize> = 16..=TOKEN_BYTES_MAX;
+pub(crate) const TOKEN_BYTES_MAX: usize = 256;
 pub(crate) const LOG_LEVEL: &str = "info";
 /// What spans call this process.
 pub(crate) const SERVICE: &str = "postrider";
@@ -25,8 +28,8 @@ pub(crate) const BATCH: u32 = 1000;
 pub(crate) const BATCH_BOUNDS: RangeInclusive<u32> = 1..=10_000;
 pub(crate) const CLAIMS: u32 = 3;
 pub(crate) const CLAIMS_BOUNDS: RangeInclusive<u32> = 1..=16;
-/// Beyond one connection per claim: cleanup, backlog and readiness.
-pub(crate) const CONNECTIONS_BESIDE_CLAIMS: u32 = 2;
+/// Beyond one connection per claim: two for cleanup, backlog and readiness, two for the admin API.
+pub(crate) const CONNECTIONS_BESIDE_CLAIMS: u32 = 4;
 pub(crate) const CONNECTIONS_MAX: u32 = 100;
 
 pub(crate) const POLL_MIN: Duration = millis(250);

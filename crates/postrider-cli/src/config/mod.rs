@@ -1,6 +1,7 @@
 //! What the binary is told to do: one TOML file with the environment over it, checked once, at
 //! start. What is written is in [`raw`]; what comes out here is ready to be used and has no gaps.
 
+mod admin;
 mod broker;
 mod defaults;
 mod document;
@@ -20,16 +21,16 @@ mod timing;
 mod validate;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 
 use serde::Serialize;
 
+pub(crate) use admin::{Admin, Role, Token};
 pub(crate) use broker::{Broker, BrokerOptions};
-pub(crate) use defaults::CONFIG_FILE;
+pub(crate) use defaults::{CONFIG_FILE, TOKEN_BYTES_MAX};
 pub(crate) use error::ConfigError;
 pub(crate) use outbox::Outbox;
 pub(crate) use raw::LogFormat;
-pub(crate) use secret::{DatabaseUrl, Environment, Reference, Secret, Sources};
+pub(crate) use secret::{DatabaseKind, DatabaseUrl, Environment, Reference, Sources};
 pub(crate) use telemetry::Telemetry;
 pub(crate) use timing::Cleanup;
 
@@ -43,13 +44,6 @@ pub(crate) struct Config {
     pub(crate) brokers: BTreeMap<String, Broker>,
     #[serde(rename = "outbox")]
     pub(crate) outboxes: Vec<Outbox>,
-}
-
-#[derive(Debug, Serialize)]
-pub(crate) struct Admin {
-    pub(crate) listen: SocketAddr,
-    /// Always there where `listen` is not on the loopback.
-    pub(crate) token: Option<Secret>,
 }
 
 #[derive(Debug, Clone, Serialize)]

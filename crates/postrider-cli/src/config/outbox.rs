@@ -106,7 +106,8 @@ fn database(
     scope: &Scope,
     sources: &Sources,
 ) -> Result<DatabaseUrl, ConfigError> {
-    let needed = "give postgres://user@host/name, `env:NAME` or `file:/path`";
+    let needed =
+        "give postgres://user@host/name, sqlite:path/to/file.db, `env:NAME` or `file:/path`";
     scope
         .required("database", raw, needed)?
         .resolve(sources)

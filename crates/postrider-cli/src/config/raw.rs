@@ -28,7 +28,20 @@ pub(crate) struct Admin {
     /// Where `/livez`, `/readyz`, `/metrics`, the API and the dashboard are. An address that others can reach needs a
     /// token.
     pub(crate) listen: Option<String>,
-    /// Needed for everything but `/livez`.
+    /// Short for one token with the role `operate`, called `token`.
+    pub(crate) token: Option<Reference>,
+    /// Who may do what, by name; see below. Where there is a token, everything but `/livez` and the dashboard's own files
+    /// needs one.
+    pub(crate) tokens: BTreeMap<String, Token>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Token {
+    /// `view` may ask for everything but payloads, also for `/readyz` and `/metrics`. `operate` may change things too, and
+    /// read payloads.
+    pub(crate) role: Option<super::Role>,
+    /// 16 to 256 characters without spaces, and no two tokens the same.
     pub(crate) token: Option<Reference>,
 }
 

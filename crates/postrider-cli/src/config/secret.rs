@@ -159,28 +159,52 @@ impl<const N: usize> From<[(&str, &str); N]> for Environment {
 
 /// A database's address. Printed with its password masked.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct DatabaseUrl(Secret);
+pub(crate) struct DatabaseUrl {
+    url: Secret,
+    kind: DatabaseKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DatabaseKind {
+    Postgres,
+    Sqlite,
+}
+
+impl DatabaseKind {
+    /// By the scheme of a URL.
+    fn of(scheme: &str) -> Option<Self> {
+        match scheme {
+            "postgres" | "postgresql" => Some(Self::Postgres),
+            "sqlite" => Some(Self::Sqlite),
+            _ => None,
+        }
+    }
+}
 
 impl DatabaseUrl {
     pub(crate) fn new(url: Secret) -> Result<Self, SecretError> {
         let parsed = Url::parse(url.expose()).map_err(|error| SecretError::BadUrl {
             reason: error.to_string(),
         })?;
-        if !["postgres", "postgresql"].contains(&parsed.scheme()) {
+        let Some(kind) = DatabaseKind::of(parsed.scheme()) else {
             let reason = format!("its scheme is `{}`", parsed.scheme());
             return Err(SecretError::BadUrl { reason });
-        }
-        Ok(Self(url))
+        };
+        Ok(Self { url, kind })
+    }
+
+    pub(crate) fn kind(&self) -> DatabaseKind {
+        self.kind
     }
 
     pub(crate) fn expose(&self) -> &str {
-        self.0.expose()
+        self.url.expose()
     }
 }
 
 impl fmt::Display for DatabaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&masked_url(self.0.expose()).unwrap_or_else(|| MASK.into()))
+        f.write_str(&masked_url(self.url.expose()).unwrap_or_else(|| MASK.into()))
     }
 }
 
@@ -239,7 +263,7 @@ pub(crate) enum SecretError {
     Empty { reference: String },
     #[error(
         "is not a database URL ({reason}); it looks like postgres://user:password@host:5432/name, \
-         with `%40` and so on for special characters in the password"
+         with `%40` and so on for special characters in the password, or like sqlite:path/to/file.db"
     )]
     BadUrl { reason: String },
 }

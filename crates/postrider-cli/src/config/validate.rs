@@ -2,7 +2,6 @@
 //! of their own.
 
 use std::collections::{BTreeMap, HashSet};
-use std::net::SocketAddr;
 
 use tracing_subscriber::EnvFilter;
 
@@ -24,30 +23,12 @@ pub(super) fn config(raw: Raw, sources: &Sources) -> Result<Config, ConfigError>
         })
         .collect::<Result<BTreeMap<_, _>, ConfigError>>()?;
     Ok(Config {
-        admin: admin(raw.admin, &Scope(top.key("admin")), sources)?,
+        admin: Admin::read(raw.admin, &Scope(top.key("admin")), sources)?,
         log: log(raw.log, &Scope(top.key("log")))?,
         telemetry: Telemetry::read(raw.telemetry, &Scope(top.key("telemetry")))?,
         outboxes: outboxes(raw.outbox, &brokers, sources)?,
         brokers,
     })
-}
-
-fn admin(raw: raw::Admin, scope: &Scope, sources: &Sources) -> Result<Admin, ConfigError> {
-    let listen = raw.listen.unwrap_or_else(|| defaults::ADMIN_LISTEN.into());
-    let listen: SocketAddr = listen.parse().map_err(|_| {
-        let allowed = "an IP address with a port is, for example 127.0.0.1:9464 or [::1]:9464";
-        scope.refused("listen", &listen, allowed)
-    })?;
-    let token = raw
-        .token
-        .map(|token| token.resolve(sources))
-        .transpose()
-        .map_err(|error| scope.error("token", Problem::Secret(error)))?;
-    if token.is_none() && !listen.ip().to_canonical().is_loopback() {
-        let allowed = "an address that others can reach needs `admin.token`; without one, 127.0.0.1 or [::1] is";
-        return Err(scope.refused("listen", listen, allowed));
-    }
-    Ok(Admin { listen, token })
 }
 
 fn log(raw: raw::Log, scope: &Scope) -> Result<Log, ConfigError> {
@@ -96,7 +77,7 @@ fn outboxes(
 }
 
 /// Names stand in variables and metrics: letters, digits, `-` and single `_`.
-fn check_name(key: &KeyPath, name: &str) -> Result<(), ConfigError> {
+pub(super) fn check_name(key: &KeyPath, name: &str) -> Result<(), ConfigError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if (1..=63).contains(&name.len()) && name.chars().all(plain) && !spelled(name).contains("__") {
         return Ok(());

@@ -63,8 +63,13 @@ impl Project {
 
     /// The same without waiting.
     pub(crate) fn spawn_relay(&self) -> Relay {
+        self.spawn(&["relay"])
+    }
+
+    /// Starts any verb that takes a while.
+    pub(crate) fn spawn(&self, args: &[&str]) -> Relay {
         let mut child = self
-            .command(&["relay"])
+            .command(args)
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()

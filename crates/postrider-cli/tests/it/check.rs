@@ -53,7 +53,7 @@ async fn the_effective_config_is_printed_with_secrets_hidden() {
     let outbox = TestOutbox::create("polyshop").await;
     let config = outbox
         .config("")
-        .replace("listen =", "token = \"hunter2\"\nlisten =")
+        .replace("listen =", "token = \"hunter2-and-nine-more\"\nlisten =")
         + "[broker.spare]\nkind = \"kafka\"\nbootstrap = \"127.0.0.1:1\"\n\
            properties = { \"sasl.password\" = \"hunter2\" }\n";
     let project = Project::new(&config).variable("POSTRIDER__OUTBOX__ORDERS__BATCH", "7");
@@ -61,7 +61,10 @@ async fn the_effective_config_is_printed_with_secrets_hidden() {
     let shown: toml::Table = ran.stdout.parse().unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(shown["outbox"][0]["batch"].as_integer(), Some(7));
     assert_eq!(shown["outbox"][0]["max_attempts"].as_integer(), Some(25));
-    assert_eq!(shown["admin"]["token"].as_str(), Some("***"));
+    assert_eq!(
+        shown["admin"]["tokens"]["token"]["token"].as_str(),
+        Some("***")
+    );
     let json = project.run(&["check", "--json"]).ok();
     for text in [&ran.stdout, &ran.stderr, &json.stdout, &json.stderr] {
         assert!(!text.contains("hunter2"), "{text}");
@@ -97,4 +100,37 @@ async fn a_broker_or_a_database_that_is_away_is_an_error() {
     let ran = Project::new(&config).run(&["check"]).exits(1);
     let ran = ran.prints("# error: outbox.orders: database: ");
     assert!(!ran.stdout.contains("hunter2"), "{}", ran.stdout);
+}
+
+#[tokio::test]
+async fn a_deep_check_names_what_holds_the_backlog_up() {
+    let outbox = TestOutbox::create("polyshop").await;
+    let routes = "[[outbox.route]]\nevent_type = \"order.placed\"\n";
+    let project = outbox.project(routes);
+    outbox.emit("order.lost", "7").await;
+    outbox.emit("order.placed", "7").await;
+    project.run(&["check"]).ok();
+    let ran = project.run(&["check", "--deep"]).ok();
+    ran.prints("no relay is connected")
+        .prints("postrider relay orders");
+    let relay = project.relay().await;
+    let findings = postrider_testkit::eventually("the key is parked", async || {
+        let ran = project.run(&["check", "--deep", "--json"]);
+        let findings = ran.json()["findings"].clone();
+        let parked = |finding: &serde_json::Value| finding["subject"] == "key 7";
+        match findings.as_array().unwrap().iter().any(parked) {
+            true => Ok(findings),
+            false => Err(findings),
+        }
+    })
+    .await;
+    let text = findings.to_string();
+    assert!(!text.contains("no relay is connected"), "{text}");
+    assert!(
+        text.contains("no route") && text.contains("dead resend --id"),
+        "{text}"
+    );
+    let ran = project.run(&["check", "--deep"]).exits(1);
+    ran.prints("# error: outbox.orders: key 7: 1 of its records wait behind");
+    drop(relay);
 }

@@ -20,8 +20,8 @@ async fn a_broker_outage_burns_no_attempts_and_loses_nothing() {
     let hold = Arena::on("polyshop", "key", kafka()).await;
     let lease = Arena::on("talkie", "key", kafka()).await;
     let relays = [
-        Relays::start(&hold, 2).await,
-        Relays::start(&lease, 2).await,
+        Relays::start(&hold.target(), 2).await,
+        Relays::start(&lease.target(), 2).await,
     ];
 
     let time = BEFORE + OUTAGE + AFTER;

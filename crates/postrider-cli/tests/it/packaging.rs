@@ -95,6 +95,9 @@ fn the_image_is_what_the_docs_say() {
             .iter()
             .all(|image| image.contains(':') && !image.contains(":latest"))
     );
+    assert!(
+        images[0].ends_with(" AS build") && text.contains("\nCOPY --from=build /out/postrider ")
+    );
     assert!(text.contains("\nUSER 65532:65532\n"));
     assert!(text.contains("CMD [\"postrider\", \"healthcheck\"]"));
     assert!(text.contains("\nENTRYPOINT [\"postrider\"]\nCMD [\"relay\"]\n"));

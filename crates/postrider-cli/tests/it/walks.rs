@@ -42,6 +42,8 @@ struct Walk {
     database: Database,
     project: Option<Project>,
     relay: Option<Relay>,
+    /// What the last command printed.
+    stdout: String,
 }
 
 impl Walk {
@@ -51,6 +53,7 @@ impl Walk {
             database: fresh_schema().await,
             project: None,
             relay: None,
+            stdout: String::new(),
         };
         for block in blocks(page, heading) {
             let text = block.text.replace(topic, own);
@@ -58,6 +61,7 @@ impl Walk {
                 "toml" => walk.configure(&text),
                 "sql" => walk.execute(&text).await,
                 "console" => walk.run(&text).await,
+                "text" => walk.printed(&text),
                 other => panic!("nobody knows how to run a block of {other}"),
             }
         }
@@ -107,8 +111,20 @@ impl Walk {
                     })
                     .await;
                 }
-                _ => drop(project.run(&args).ok()),
+                _ => self.stdout = project.run(&args).ok().stdout,
             }
+        }
+    }
+
+    /// Each line is the beginning of one that was printed.
+    fn printed(&self, text: &str) {
+        let schema = format!("{}.", self.database.schema);
+        let stdout = self.stdout.replace(&schema, "public.");
+        for line in text.lines() {
+            assert!(
+                stdout.lines().any(|printed| printed.starts_with(line)),
+                "{line}\nis not in\n{stdout}"
+            );
         }
     }
 

@@ -1,52 +1,26 @@
 //! The audit table: who did what to an outbox, and when.
 
 use async_trait::async_trait;
-use postrider_core::{Act, Actor, Audit, Audited, RecordId, StoreError, text};
+use postrider_core::{Act, Actor, Audit, Audited, RecordId, StoreError};
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
 use super::error::{code, store_error};
 use super::outbox::{Ready, query};
-use super::rows::{self, Reader};
+use super::rows;
 use super::tx::Tx;
 use super::{Inner, PostgresStore};
+use crate::entry::{Entry, audited_id};
+use crate::rows::Reader;
 use crate::sql::statement::audit_table;
-
-const WHO_BYTES_MAX: usize = 256;
-const DETAIL_BYTES_MAX: usize = 1024;
-
-/// What a row says besides the record.
-pub(super) struct Entry {
-    who: String,
-    action: String,
-    outbox: String,
-    detail: Option<String>,
-}
-
-impl Entry {
-    pub(super) fn new(by: &Actor, act: &Act, ready: &Ready) -> Self {
-        Self {
-            who: text::bounded(&by.0, WHO_BYTES_MAX),
-            action: text::bounded(&act.action, WHO_BYTES_MAX),
-            outbox: ready.table.full_name.clone(),
-            detail: act
-                .detail
-                .as_ref()
-                .map(|detail| text::bounded(detail, DETAIL_BYTES_MAX)),
-        }
-    }
-}
 
 #[async_trait]
 impl Audit for PostgresStore {
     async fn note(&self, by: &Actor, act: &Act) -> Result<(), StoreError> {
         let inner = &*self.inner;
         let ready = inner.ready().await?;
-        let entry = Entry::new(by, act, &ready);
-        let record = act
-            .record
-            .as_ref()
-            .map(|record| text::bounded(&record.to_string(), DETAIL_BYTES_MAX));
+        let entry = Entry::new(by, act, &ready.table.full_name);
+        let record = act.record.as_ref().map(|record| audited_id(record));
         let note = query(&ready.statements.audit.note)
             .bind(entry.who)
             .bind(entry.action)
@@ -73,7 +47,7 @@ impl Audit for PostgresStore {
             Some(record) => query(&audit.read_of_record)
                 .bind(outbox)
                 .bind(i64::from(limit))
-                .bind(text::bounded(&record.to_string(), DETAIL_BYTES_MAX)),
+                .bind(audited_id(record)),
         };
         let rows = read.fetch_all(&inner.pool).await;
         let rows = rows.map_err(|error| inner.unaudited("read the audit", error))?;

@@ -6,7 +6,7 @@ use postrider_core::{Emitted, Event, HandlerError, OutboxWriter, Room};
 use super::emit::Outbox;
 use super::error::is_transient;
 use super::tx::Tx;
-use crate::EmitError;
+use crate::emit::handler_error;
 
 #[async_trait]
 impl OutboxWriter<Tx> for Outbox {
@@ -15,17 +15,7 @@ impl OutboxWriter<Tx> for Outbox {
         let emitted = self.emit_all(tx, events).await;
         // What the table lacks is known from the first look at it on, and the next try heeds it.
         let looked = had_room != Outbox::room(self);
-        emitted.map_err(|error| match error {
-            EmitError::Database { ref source, .. }
-                if source.downcast_ref().is_some_and(is_transient) =>
-            {
-                HandlerError::unavailable(error)
-            }
-            // No event's fault: a migration or a GRANT is missing.
-            EmitError::Database { .. } | EmitError::Mismatch(_) => HandlerError::temporary(error),
-            EmitError::NoPlace { .. } if looked => HandlerError::temporary(error),
-            _ => HandlerError::permanent(error),
-        })
+        emitted.map_err(|error| handler_error(error, looked, is_transient))
     }
 
     fn room(&self) -> Room {

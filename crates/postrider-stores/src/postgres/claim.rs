@@ -3,15 +3,17 @@
 use std::time::Duration;
 
 use postrider_core::layout::State;
-use postrider_core::{Fate, Layout, Ordering, Record, RecordId, Share, StoreError, Want};
+use postrider_core::{Layout, Ordering, Record, StoreError, Want};
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
 use super::error::store_error;
 use super::outbox::Ready;
-use super::rows::{self, Reader};
+use super::rows::{self, PgCells};
 use super::tx::Tx;
 use super::{Inner, Options};
+use crate::fates::lanes;
+use crate::rows::Reader;
 use crate::sql::LANES;
 use crate::sql::statement::literal;
 
@@ -105,12 +107,6 @@ fn lock_table(layout: &Layout) -> Option<String> {
     ))
 }
 
-fn lanes(share: Share) -> Vec<u32> {
-    (0..LANES)
-        .filter(|lane| lane % share.of.max(1) == share.index)
-        .collect()
-}
-
 /// Named by the table's own number, so that every relay on it agrees, whatever its config calls it.
 pub(super) fn lock_class(layout: &Layout) -> String {
     format!(
@@ -147,75 +143,7 @@ pub(super) fn records(
     let mut reader = Reader::new(selection);
     let records = rows
         .iter()
-        .map(|row| reader.record(row))
+        .map(|row| reader.record(PgCells::new(row, selection)))
         .collect::<Result<_, _>>();
     records.map_err(store_error("read claimed records", &inner.name()))
-}
-
-/// A claim's records, sorted by what is to be written of them.
-#[derive(Debug, Default)]
-pub(super) struct Sorted<'a> {
-    pub published: Vec<&'a Record>,
-    pub failed: Vec<Failed<'a>>,
-    pub released: Vec<&'a Record>,
-}
-
-#[derive(Debug)]
-pub(super) struct Failed<'a> {
-    pub record: &'a Record,
-    pub attempts: i32,
-    pub error: &'a str,
-    pub wait: Duration,
-    pub dead: bool,
-}
-
-impl<'a> Sorted<'a> {
-    pub(super) fn new(records: &'a [Record], fates: &'a [Fate]) -> Result<Self, StoreError> {
-        if records.len() != fates.len() {
-            let reason = format!("{} records have {} fates", records.len(), fates.len());
-            return Err(StoreError::Refused {
-                action: "settle a claim",
-                reason,
-                source: None,
-            });
-        }
-        let mut sorted = Self::default();
-        for (record, fate) in std::iter::zip(records, fates) {
-            let (attempts, error, wait, dead) = match fate {
-                Fate::Published => {
-                    sorted.published.push(record);
-                    continue;
-                }
-                Fate::Released => {
-                    sorted.released.push(record);
-                    continue;
-                }
-                Fate::Retry {
-                    attempts,
-                    after,
-                    error,
-                } => (attempts, error, *after, false),
-                Fate::Dead { attempts, error } => (attempts, error, Duration::ZERO, true),
-            };
-            let attempts = i32::try_from(*attempts).unwrap_or(i32::MAX);
-            sorted.failed.push(Failed {
-                record,
-                attempts,
-                error,
-                wait,
-                dead,
-            });
-        }
-        Ok(sorted)
-    }
-}
-
-impl Failed<'_> {
-    pub(super) fn wait_micros(&self) -> i64 {
-        i64::try_from(self.wait.as_micros()).unwrap_or(i64::MAX)
-    }
-}
-
-pub(super) fn ids<'a>(records: &[&'a Record]) -> impl Iterator<Item = &'a RecordId> {
-    records.iter().map(|record| &record.id)
 }

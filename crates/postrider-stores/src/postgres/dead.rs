@@ -4,12 +4,12 @@ use async_trait::async_trait;
 use postrider_core::{Act, Actor, DeadLetters, RecordId, StoreError};
 use sqlx::Row as _;
 
-use super::audit::Entry;
 use super::error::store_error;
 use super::ids::IdList;
 use super::outbox::{Ready, query};
 use super::tx::Tx;
 use super::{Inner, PostgresStore};
+use crate::entry::Entry;
 use crate::sql::statement::Change;
 
 #[async_trait]
@@ -61,7 +61,7 @@ impl Inner {
                 record: None,
                 detail: None,
             };
-            let entry = Entry::new(by, &act, ready);
+            let entry = Entry::new(by, &act, &ready.table.full_name);
             self.write_audit(ready, &mut tx, action, entry, &dead)
                 .await?;
             self.write_change(ready, &mut tx, action, change, &dead)

@@ -1,22 +1,22 @@
 //! Claims that are held by an open transaction. A crash, a kill or a dropped claim frees everything at
 //! once; the row locks are the claim.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use async_trait::async_trait;
 use postrider_core::layout::State;
-use postrider_core::{Claim, Fate, MessageKey, Ordering, Record, Settled, StoreError, Want};
+use postrider_core::{Claim, Fate, Record, Settled, StoreError, Want};
 use sqlx::Row as _;
 
 use super::Inner;
-use super::claim::{Sorted, begin, ids, records};
+use super::claim::{begin, records};
 use super::error::store_error;
 use super::ids::IdList;
 use super::outbox::{Ready, query};
-use super::resting::after;
 use super::tx::Tx;
+use crate::fates::{Sorted, Trouble, ids, let_go, missing, recall, rest};
 
 struct Held {
     inner: Arc<Inner>,
@@ -93,19 +93,6 @@ async fn select(
     Ok(records)
 }
 
-/// Takes records out of a claim, and with order per key also what follows them in their key.
-fn let_go(records: &mut Vec<Record>, ordering: Ordering, mut waits: impl FnMut(&Record) -> bool) {
-    let mut blocked: HashSet<MessageKey> = HashSet::new();
-    records.retain(|record| {
-        let key = record.key.as_ref().filter(|_| ordering == Ordering::Key);
-        if waits(record) {
-            blocked.extend(key.cloned());
-            return false;
-        }
-        !key.is_some_and(|key| blocked.contains(key))
-    });
-}
-
 /// Reads attempts that are kept aside, now that the rows are locked. What failed or died between the
 /// claim's snapshot and its locks is let go again, and with it what follows it in its key.
 async fn recall_troubles(
@@ -123,22 +110,15 @@ async fn recall_troubles(
     if rows.is_empty() {
         return Ok(false);
     }
-    let mut troubles: HashMap<String, (i32, bool)> = HashMap::new();
+    let mut troubles: HashMap<String, Trouble> = HashMap::new();
     for row in rows {
-        troubles.insert(row.try_get(0)?, (row.try_get(1)?, row.try_get(2)?));
+        let trouble = Trouble {
+            attempts: u32::try_from(row.try_get::<i32, _>(1)?).unwrap_or(0),
+            blocked: row.try_get(2)?,
+        };
+        troubles.insert(row.try_get(0)?, trouble);
     }
-    let of = |record: &Record| {
-        troubles
-            .get(&record.id.to_string())
-            .copied()
-            .unwrap_or_default()
-    };
-    for record in records.iter_mut() {
-        record.attempts = u32::try_from(of(record).0).unwrap_or(0);
-    }
-    let_go(records, inner.options.layout.ordering, |record| {
-        of(record).1
-    });
+    recall(records, inner.options.layout.ordering, &troubles);
     Ok(true)
 }
 
@@ -166,7 +146,7 @@ impl Claim for Held {
         }
         let lapsed = self.write(&sorted).await?;
         // Before the commit lets another claim see what failed. Should it not succeed, they rest for nothing.
-        rest(&self.inner, &sorted);
+        rest(&self.inner.resting, &self.inner.options.layout, &sorted);
         self.tx.commit().await.map_err(&failed)?;
         Ok(Settled { lapsed })
     }
@@ -256,77 +236,5 @@ impl Held {
             .await
             .map_err(&failed)?;
         Ok(missing(expected, done.rows_affected()))
-    }
-}
-
-/// Where the table keeps no retry time, who failed rests in memory.
-fn rest(inner: &Inner, sorted: &Sorted<'_>) {
-    if !matches!(inner.options.layout.state, State::Timestamp { .. }) {
-        return;
-    }
-    let mut resting = inner.resting.lock().unwrap_or_else(PoisonError::into_inner);
-    for record in &sorted.published {
-        resting.wake(&record.id);
-    }
-    for failed in &sorted.failed {
-        if failed.dead {
-            resting.wake(&failed.record.id);
-        } else {
-            resting.rest(
-                failed.record.id.clone(),
-                failed.record.key.clone(),
-                after(failed.wait),
-            );
-        }
-    }
-}
-
-fn missing(expected: usize, found: u64) -> u64 {
-    (expected as u64).saturating_sub(found)
-}
-
-#[cfg(test)]
-mod tests {
-    use postrider_core::{EventId, RecordId, Timestamp};
-
-    use super::*;
-
-    fn record(id: i64, key: Option<&str>) -> Record {
-        Record {
-            id: RecordId::Int(id),
-            event_id: EventId::from(id.to_string()),
-            event_type: None,
-            aggregate_type: None,
-            aggregate_id: None,
-            topic: None,
-            key: key.map(Into::into),
-            idempotency_key: None,
-            version: None,
-            payload: None,
-            headers: Vec::new(),
-            metadata: None,
-            defect: None,
-            created_at: Timestamp::from_micros(0),
-            attempts: 0,
-        }
-    }
-
-    #[test]
-    fn what_is_let_go_takes_the_rest_of_its_key_with_it() {
-        let keys = [Some("a"), Some("b"), Some("a"), None, Some("b"), Some("a")];
-        let left = |ordering| {
-            let mut records: Vec<Record> =
-                (0..).zip(keys).map(|(id, key)| record(id, key)).collect();
-            let_go(&mut records, ordering, |record| {
-                matches!(record.id, RecordId::Int(2 | 3))
-            });
-            records
-                .iter()
-                .map(|record| record.id.to_string())
-                .collect::<Vec<_>>()
-                .join(",")
-        };
-        assert_eq!(left(Ordering::Key), "0,1,4");
-        assert_eq!(left(Ordering::None), "0,1,4,5");
     }
 }

@@ -13,11 +13,12 @@ use sqlx::postgres::{PgArgumentBuffer, PgTypeInfo};
 use sqlx::{Encode, Postgres, Row as _, Type};
 
 use super::Inner;
-use super::claim::{Sorted, begin, ids, lock_class, records};
+use super::claim::{begin, lock_class, records};
 use super::error::store_error;
 use super::ids::{IdList, PgQuery};
 use super::outbox::{Ready, query};
 use super::tx::Tx;
+use crate::fates::{Sorted, ids};
 
 /// A claim stops a tenth of its lease early, at most this much.
 const MARGIN_MAX: Duration = Duration::from_secs(5);

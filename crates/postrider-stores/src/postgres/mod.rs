@@ -19,11 +19,9 @@ mod lease;
 mod outbox;
 pub mod parked;
 mod records;
-mod resting;
 mod rows;
 mod schema;
 mod shape;
-mod trace;
 mod transactions;
 mod tx;
 mod upkeep;
@@ -34,13 +32,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use postrider_core::layout::ClaimMode;
-use postrider_core::operate::OVERDUE;
 use postrider_core::{
-    Backlog, Claim, Diagnosis, Finding, Layout, Limits, OnDead, OutboxStore, Purge, StoreError,
-    Want,
+    Backlog, Claim, Diagnosis, Finding, Limits, OutboxStore, Purge, StoreError, Want,
 };
 pub use sqlx::{PgConnection, PgPool};
 
+pub use crate::options::Options;
+pub use crate::wake::Wake;
 pub use connect::{connect, connect_relay};
 pub use emit::Outbox;
 pub use inbox::{InboxLayout, PgInbox};
@@ -48,42 +46,9 @@ pub use parked::PgParkedKeys;
 pub use schema::{InitOptions, ddl, init};
 pub use transactions::PgTransactions;
 pub use tx::Tx;
-pub use wake::Wake;
 
+use crate::resting::Resting;
 use outbox::Ready;
-use resting::Resting;
-
-/// How a store works on its outbox.
-#[derive(Debug, Clone)]
-pub struct Options {
-    pub layout: Layout,
-    /// What the outbox is called; relays name their sessions by it.
-    pub name: String,
-    /// A transaction that is open for longer is named in a diagnosis.
-    pub overdue: Duration,
-    /// A record that failed this often is dead. Must be what the relay's retry policy says.
-    pub max_attempts: u32,
-    pub on_dead: OnDead,
-    /// In lease mode, how long a claim is safe from others.
-    pub lease: Duration,
-    /// In hold mode, how long a claim may keep its transaction open. A little later the server ends
-    /// the session, so that a relay that hangs does not hold its records for ever.
-    pub hold_max: Duration,
-}
-
-impl Options {
-    pub fn new(layout: Layout) -> Self {
-        Self {
-            name: layout.table.to_string(),
-            overdue: OVERDUE,
-            max_attempts: layout.defaults.max_attempts.unwrap_or(25),
-            on_dead: OnDead::Park,
-            lease: Duration::from_secs(60),
-            hold_max: Duration::from_secs(60),
-            layout,
-        }
-    }
-}
 
 /// One outbox table. Cheap to clone; clones share what was read of the table.
 #[derive(Debug, Clone)]
@@ -103,10 +68,7 @@ struct Inner {
 impl PostgresStore {
     /// Does no I/O: the table is looked at when it is first needed.
     pub fn new(pool: PgPool, options: Options) -> Self {
-        let options = Options {
-            max_attempts: options.max_attempts.max(1),
-            ..options
-        };
+        let options = options.checked();
         let ready = tokio::sync::Mutex::default();
         Self {
             inner: Arc::new(Inner {
@@ -121,7 +83,7 @@ impl PostgresStore {
     /// Wakes when rows are inserted, where `init` has set up the notifying trigger. A hint that shortens
     /// the wait: polling stays the truth.
     pub fn listen(&self) -> Wake {
-        Wake::start(&self.inner.pool, &self.inner.options.layout.table)
+        wake::start(&self.inner.pool, &self.inner.options.layout.table)
     }
 }
 

@@ -7,10 +7,11 @@ use sqlx::AssertSqlSafe;
 
 use super::error::{is_stale, store_error};
 use super::ids::PgQuery;
-use super::{Inner, Options, check, shape};
+use super::{Inner, Options, shape};
 use crate::sql::dialect::POSTGRES;
-use crate::sql::statement::{Rules, Statements, Writer};
+use crate::sql::statement::{Statements, Writer};
 use crate::sql::table::{Kind, Table};
+use crate::structure;
 
 #[derive(Debug)]
 pub(super) struct Ready {
@@ -33,7 +34,7 @@ impl Inner {
             .await
             .map_err(&failed)?;
         drop(connection);
-        let mut table = check::fitting(&self.options, table)?;
+        let mut table = structure::fitting(&self.options, &POSTGRES, table)?;
         table.claim_index = shape::has_claim_index(&self.pool, &writer(&self.options, &table))
             .await
             .map_err(&failed)?;
@@ -63,17 +64,7 @@ impl Inner {
 }
 
 pub(super) fn writer<'a>(options: &'a Options, table: &'a Table) -> Writer<'a> {
-    let rules = Rules {
-        max_attempts: options.max_attempts,
-        on_dead: options.on_dead,
-        lease: options.lease,
-    };
-    Writer {
-        layout: &options.layout,
-        table,
-        dialect: &POSTGRES,
-        rules,
-    }
+    options.writer(table, &POSTGRES)
 }
 
 /// A statement of ours: put together from checked and quoted names only.

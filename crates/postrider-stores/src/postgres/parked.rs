@@ -1,18 +1,18 @@
 //! Parked keys in Postgres, in a table of their own that all consumers of a database share.
 
 use async_trait::async_trait;
-use postrider_core::text::bounded;
 use postrider_core::{ParkedKeys, StoreError, Timestamp, text};
 use sqlx::postgres::PgRow;
-use sqlx::{PgPool, Row as _};
+use sqlx::{AssertSqlSafe, PgPool, Row as _};
 
 use super::error::store_error;
 use super::schema;
-use crate::sql::parked::{CREATE, FREE, IS_PARKED, LIST, PARK, TABLE};
+use crate::sql::dialect::POSTGRES;
+use crate::sql::parked::{FREE, IS_PARKED, PARK, TABLE, create, list};
 
 /// The statement of [`init`], which may be run again.
 pub fn ddl() -> Vec<String> {
-    vec![CREATE.to_owned()]
+    vec![create(&POSTGRES)]
 }
 
 /// Creates the table where the connection's search path says, unless it is there. Safe from any number of processes
@@ -22,14 +22,7 @@ pub async fn init(pool: &PgPool) -> Result<(), StoreError> {
     schema::create_missing(pool, &table, &ddl()).await
 }
 
-/// A key that a dead letter holds up.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ParkedKey {
-    pub topic: String,
-    pub key: Vec<u8>,
-    pub reason: String,
-    pub parked_at: Timestamp,
-}
+pub use crate::parked::ParkedKey;
 
 /// The table `postrider_parked_keys`. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -46,7 +39,9 @@ impl PgParkedKeys {
     /// A consumer's parked keys, the longest parked first.
     pub async fn list(&self, consumer: &str, limit: u32) -> Result<Vec<ParkedKey>, StoreError> {
         let failed = store_error("list parked keys", TABLE);
-        let list = sqlx::query(LIST).bind(consumer).bind(i64::from(limit));
+        let list = sqlx::query(AssertSqlSafe(list(&POSTGRES)))
+            .bind(consumer)
+            .bind(i64::from(limit));
         let rows = list.fetch_all(&self.pool).await.map_err(&failed)?;
         rows.iter()
             .map(|row| parked(row).map_err(&failed))
@@ -83,7 +78,7 @@ impl ParkedKeys for PgParkedKeys {
             .bind(consumer)
             .bind(topic)
             .bind(key)
-            .bind(bounded(reason, text::ERROR_BYTES_MAX));
+            .bind(text::bounded(reason, text::ERROR_BYTES_MAX));
         let parked = park.execute(&self.pool).await;
         parked.map(drop).map_err(store_error("park a key", TABLE))
     }

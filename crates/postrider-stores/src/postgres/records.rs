@@ -12,8 +12,9 @@ use super::claim::records;
 use super::error::{code, store_error};
 use super::ids::{IdList, PgQuery};
 use super::outbox::{Ready, writer};
-use super::rows::{self, Reader};
+use super::rows;
 use super::{Inner, PostgresStore};
+use crate::rows::Reader;
 use crate::sql::cursor;
 use crate::sql::statement::records::{Parameter, Question, stored};
 

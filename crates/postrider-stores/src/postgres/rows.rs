@@ -1,15 +1,12 @@
-//! From row to record. A row that makes no sense becomes a record with a defect: it is dead on its
-//! own, and the others of its claim go on.
-
-use std::collections::HashMap;
-use std::sync::Arc;
+//! A row's values as Postgres sends them.
 
 use bytes::Bytes;
-use postrider_core::{EventId, Header, Record, RecordId, Timestamp};
+use postrider_core::{RecordId, Timestamp};
 use sqlx::postgres::PgRow;
 use sqlx::{Column as _, Row as _, TypeInfo as _};
 use uuid::Uuid;
 
+use crate::rows::Cells;
 use crate::sql::selection::{Form, Selection};
 
 /// Microseconds from 1970, where our times begin, to 2000, where Postgres' do.
@@ -35,129 +32,37 @@ pub(super) fn are_as_expected(row: &PgRow, selection: &Selection) -> bool {
     })
 }
 
-/// Reads the rows of one claim.
-pub(super) struct Reader<'a> {
-    selection: &'a Selection,
-    /// Header names repeat from row to row.
-    names: HashMap<String, Arc<str>>,
-}
-
-impl<'a> Reader<'a> {
-    pub(super) fn new(selection: &'a Selection) -> Self {
-        Self {
-            selection,
-            names: HashMap::new(),
-        }
-    }
-
-    pub(super) fn record(&mut self, row: &PgRow) -> Result<Record, sqlx::Error> {
-        let selection = self.selection;
-        let mut cells = Cells {
-            row,
-            selection,
-            defect: None,
-        };
-        let id = cells.id(selection.id)?;
-        let headers = cells.document(selection.headers)?;
-        let headers = match headers.map(|json| self.headers(&json)) {
-            Some(Ok(headers)) => headers,
-            Some(Err(defect)) => {
-                cells.defect = Some(defect);
-                Vec::new()
-            }
-            None => Vec::new(),
-        };
-        let event_id = match (cells.text(selection.event_id)?, &selection.event_id_header) {
-            (Some(event_id), _) => event_id.into_string().into(),
-            (None, Some(name)) => {
-                header_id(&headers, name).unwrap_or_else(|| id.to_string().into())
-            }
-            (None, None) => id.to_string().into(),
-        };
-        Ok(Record {
-            event_id,
-            event_type: cells.text(selection.event_type)?,
-            aggregate_type: cells.text(selection.aggregate_type)?,
-            aggregate_id: cells.text(selection.aggregate_id)?,
-            topic: cells.text(selection.topic)?,
-            key: cells
-                .text(selection.key)?
-                .map(|key| key.into_string().into()),
-            idempotency_key: cells.text(selection.idempotency_key)?,
-            version: cells
-                .int(selection.version)?
-                .and_then(|version| i32::try_from(version).ok()),
-            payload: cells.document(Some(selection.payload))?,
-            headers,
-            metadata: cells.document(selection.metadata)?,
-            created_at: cells.time(selection.created_at)?,
-            attempts: cells
-                .int(selection.attempts)?
-                .map_or(0, |n| u32::try_from(n).unwrap_or(0)),
-            defect: cells.defect,
-            id,
-        })
-    }
-
-    /// A record's id, from its text, in the form that the records have.
-    pub(super) fn id(&self, text: String) -> RecordId {
-        match self.selection.columns[self.selection.id].form {
-            Form::Uuid => text
-                .parse()
-                .map_or_else(|_| RecordId::Text(text.into()), RecordId::Uuid),
-            Form::Int => text
-                .parse()
-                .map_or_else(|_| RecordId::Text(text.into()), RecordId::Int),
-            _ => RecordId::Text(text.into()),
-        }
-    }
-
-    /// The event id among a record's headers.
-    pub(super) fn event_id(&mut self, headers: &[u8]) -> Option<EventId> {
-        let name = self.selection.event_id_header.as_ref()?;
-        header_id(&self.headers(headers).ok()?, name)
-    }
-
-    fn headers(&mut self, json: &[u8]) -> Result<Vec<Header>, String> {
-        let object: serde_json::Map<String, serde_json::Value> =
-            serde_json::from_slice(json).map_err(|_| "headers are not a JSON object".to_owned())?;
-        let header = |(name, value): (String, serde_json::Value)| {
-            let value = match value {
-                serde_json::Value::String(text) => text,
-                other => other.to_string(),
-            };
-            let name = self
-                .names
-                .entry(name)
-                .or_insert_with_key(|name| name.as_str().into())
-                .clone();
-            Header::new(name, value)
-        };
-        Ok(object.into_iter().map(header).collect())
-    }
-}
-
-fn header_id(headers: &[Header], name: &str) -> Option<EventId> {
-    headers
-        .iter()
-        .find(|header| &*header.name == name)
-        .and_then(Header::text)
-        .map(Into::into)
-}
-
 /// One row's values, read as they came over the wire.
-struct Cells<'a> {
+pub(super) struct PgCells<'a> {
     row: &'a PgRow,
     selection: &'a Selection,
     defect: Option<String>,
 }
 
-impl<'a> Cells<'a> {
+impl<'a> PgCells<'a> {
+    pub(super) fn new(row: &'a PgRow, selection: &'a Selection) -> Self {
+        Self {
+            row,
+            selection,
+            defect: None,
+        }
+    }
+
     fn raw(&self, position: usize) -> Result<Option<(&'a [u8], Form)>, sqlx::Error> {
         let form = self.selection.columns[position].form;
         let value = self.row.try_get_raw(position)?;
         // NULL is the one thing that has no bytes.
         Ok(value.as_bytes().ok().map(|bytes| (bytes, form)))
+    }
+}
+
+impl Cells for PgCells<'_> {
+    fn mark(&mut self, defect: String) {
+        self.defect = Some(defect);
+    }
+
+    fn defect(&mut self) -> Option<String> {
+        self.defect.take()
     }
 
     fn id(&mut self, position: usize) -> Result<RecordId, sqlx::Error> {

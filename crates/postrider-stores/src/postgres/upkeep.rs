@@ -8,6 +8,7 @@ use sqlx::{PgPool, Row as _};
 use super::Inner;
 use super::error::store_error;
 use super::outbox::{Ready, query};
+use crate::sql::micros_of;
 
 pub(super) async fn purge(
     inner: &Inner,
@@ -19,18 +20,12 @@ pub(super) async fn purge(
         return Ok(0);
     };
     let failed = store_error("purge published records", &inner.name());
-    let purge = query(purge).bind(i64::from(limit)).bind(micros_kept(keep));
+    let purge = query(purge).bind(i64::from(limit)).bind(micros_of(keep));
     Ok(purge
         .execute(&inner.pool)
         .await
         .map_err(&failed)?
         .rows_affected())
-}
-
-/// Of a time to keep things for. For ever is a thousand years: Postgres' calendar has a beginning.
-pub(super) fn micros_kept(keep: Duration) -> i64 {
-    const YEARS_1000: i64 = 1000 * 365 * 24 * 60 * 60 * 1_000_000;
-    i64::try_from(keep.as_micros()).map_or(YEARS_1000, |micros| micros.min(YEARS_1000))
 }
 
 pub(super) async fn backlog(inner: &Inner, ready: &Ready) -> Result<Backlog, StoreError> {

@@ -7,40 +7,22 @@ use postrider_core::layout::{Identifier, TableName};
 use sqlx::PgPool;
 use sqlx::postgres::{PgListener, PgPoolOptions};
 use tokio::sync::Notify;
-use tokio_util::task::AbortOnDropHandle;
+
+use crate::wake::Wake;
 
 /// How long a lost connection rests before it is made again.
 const RECONNECT: Duration = Duration::from_secs(1);
 
-/// Wakes when records may have come. Listens for as long as it lives, on a connection of its own.
-#[derive(Debug)]
-pub struct Wake {
-    notify: Arc<Notify>,
-    _listening: AbortOnDropHandle<()>,
-}
-
-impl Wake {
-    /// Must be called within a runtime.
-    pub(super) fn start(pool: &PgPool, table: &TableName) -> Self {
-        let notify = Arc::new(Notify::new());
-        // Not one of the pool's connections: it would be missing there for good.
-        let own = PgPoolOptions::new()
-            .max_connections(1)
-            .max_lifetime(None)
-            .idle_timeout(None)
-            .connect_lazy_with((*pool.connect_options()).clone());
-        let channel = channel(&table.name);
-        let task = tokio::spawn(listen(own, channel, notify.clone()));
-        Self {
-            notify,
-            _listening: AbortOnDropHandle::new(task),
-        }
-    }
-
-    /// Returns when records may have come since the last call.
-    pub async fn woken(&self) {
-        self.notify.notified().await;
-    }
+/// Listens on a connection of its own. Must be called within a runtime.
+pub(super) fn start(pool: &PgPool, table: &TableName) -> Wake {
+    // Not one of the pool's connections: it would be missing there for good.
+    let own = PgPoolOptions::new()
+        .max_connections(1)
+        .max_lifetime(None)
+        .idle_timeout(None)
+        .connect_lazy_with((*pool.connect_options()).clone());
+    let channel = channel(&table.name);
+    Wake::start(|notify| listen(own, channel, notify))
 }
 
 /// What the trigger notifies and the relay listens to. Channel names have the length of other names.

@@ -1,19 +1,39 @@
 //! What differs between databases, as data. A dialect starts from another one and replaces the few
 //! parts that differ.
 
+use super::table::Kind;
+
 /// Pieces of SQL that the statements are put together from.
 #[derive(Debug, Clone)]
 pub(crate) struct Dialect {
     /// The time at which the transaction began.
     pub now: &'static str,
+    /// The same, readable.
+    pub now_text: &'static str,
     /// The time at this very moment.
     pub clock: &'static str,
+    /// What stands in definitions of columns for what is written there, replaced in turn.
+    pub definitions: &'static [(&'static str, &'static str)],
+    /// Whether there are enums, and comments on columns.
+    pub describes: bool,
+    /// What a column that holds a time may be.
+    pub times: &'static [Kind],
+    /// What such a column is called.
+    pub time_type: &'static str,
+    /// What a column that is true or false may be.
+    pub flags: &'static [Kind],
     /// Where a row stands, for as long as nobody changes it.
     pub row: &'static str,
     /// Locks the selected rows and waits for those that somebody else has locked.
     pub lock_waiting: &'static str,
     /// Locks the selected rows and passes over those that somebody else has locked.
     pub lock_skipping: &'static str,
+    /// Whether a statement that writes may stand in another's WITH. Otherwise the two are run one after the other.
+    pub writes_nest: bool,
+    /// Whether one insert takes list parameters, one per column. Otherwise there is one insert per event.
+    pub inserts_lists: bool,
+    /// Whether rows can be locked one by one. Otherwise whoever writes keeps every other writer away.
+    pub locks_rows: bool,
     /// A text's hash, from 0 to 2³¹ - 1 and the same for every client of the database.
     pub hash: fn(text: &str) -> String,
     pub cast: fn(value: &str, sql_type: &str) -> String,
@@ -21,8 +41,12 @@ pub(crate) struct Dialect {
     pub among: fn(value: &str, parameter: u32, sql_type: &str) -> String,
     /// A select of a list parameter's values.
     pub values: fn(parameter: u32, sql_type: &str) -> String,
-    /// List parameters side by side, one row per position.
-    pub rows: fn(parameters: &[(u32, &str)]) -> String,
+    /// Whether a value is one of those that a select gives, which is run once.
+    pub among_selected: fn(value: &str, select: &str) -> String,
+    /// List parameters side by side, one row per position, under a name.
+    pub rows: fn(lists: &[List<'_>], name: &str) -> String,
+    /// The same with one more column, `n`: the position, from 1 on.
+    pub numbered_rows: fn(lists: &[List<'_>], name: &str) -> String,
     /// A time and a number of microseconds after it.
     pub after: fn(time: &str, micros: &str) -> String,
     /// Microseconds from the first time to the second.
@@ -37,22 +61,58 @@ pub(crate) struct Dialect {
     pub octets: fn(value: &str) -> String,
 }
 
+impl Dialect {
+    /// A column's definition, or a table's, as this database has it.
+    pub(crate) fn defined(&self, definition: &str) -> String {
+        let replace = |text: String, (from, to): &(&str, &str)| text.replace(from, to);
+        self.definitions.iter().fold(definition.into(), replace)
+    }
+}
+
+/// A list parameter and the column that it becomes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct List<'a> {
+    pub parameter: u32,
+    pub sql_type: &'a str,
+    pub name: &'a str,
+}
+
+pub(crate) fn list<'a>(parameter: u32, sql_type: &'a str, name: &'a str) -> List<'a> {
+    List {
+        parameter,
+        sql_type,
+        name,
+    }
+}
+
+#[cfg(feature = "postgres")]
 pub(crate) const POSTGRES: Dialect = Dialect {
     now: "now()",
+    now_text: "now()::text",
     clock: "clock_timestamp()",
+    definitions: &[],
+    describes: true,
+    times: &[Kind::Time, Kind::LocalTime],
+    time_type: "timestamptz",
+    flags: &[Kind::Bool],
     row: "ctid",
     lock_waiting: "FOR UPDATE OF o",
     lock_skipping: "FOR UPDATE OF o SKIP LOCKED",
+    writes_nest: true,
+    inserts_lists: true,
+    locks_rows: true,
     hash: |text| format!("(hashtext({text}) & 2147483647)"),
     cast: |value, sql_type| format!("{value}::{sql_type}"),
     among: |value, parameter, sql_type| format!("{value} = ANY(${parameter}::{sql_type}[])"),
     values: |parameter, sql_type| format!("SELECT unnest(${parameter}::{sql_type}[])"),
-    rows: |parameters| {
-        let lists: Vec<String> = parameters
-            .iter()
-            .map(|(number, sql_type)| format!("${number}::{sql_type}[]"))
-            .collect();
-        format!("unnest({})", lists.join(", "))
+    among_selected: |value, select| format!("{value} = ANY(ARRAY(\n{select}))"),
+    rows: |lists, name| {
+        let (lists, columns) = unnested(lists);
+        format!("{lists} AS {name}({columns})")
+    },
+    numbered_rows: |lists, name| {
+        let (lists, columns) = unnested(lists);
+        format!("{lists} WITH ORDINALITY AS {name}({columns}, n)")
     },
     after: |time, micros| format!("{time} + {micros} * interval '1 microsecond'"),
     micros_between: |from, to| format!("(extract(epoch FROM {to} - {from}) * 1000000)::int8"),
@@ -61,3 +121,108 @@ pub(crate) const POSTGRES: Dialect = Dialect {
     contains: |text, part| format!("strpos(lower({text}), lower({part})) > 0"),
     octets: |value| format!("octet_length({value})"),
 };
+
+#[cfg(feature = "postgres")]
+fn unnested(lists: &[List<'_>]) -> (String, String) {
+    let parameters: Vec<String> = lists
+        .iter()
+        .map(|list| format!("${}::{}[]", list.parameter, list.sql_type))
+        .collect();
+    let names: Vec<&str> = lists.iter().map(|list| list.name).collect();
+    (
+        format!("unnest({})", parameters.join(", ")),
+        names.join(", "),
+    )
+}
+
+/// The parameter that holds the time, in microseconds since 1970: SQLite's own clock knows milliseconds only.
+#[cfg(feature = "sqlite")]
+pub(crate) const CLOCK_PARAMETER: usize = 30;
+
+/// Times are integers, microseconds since 1970. A list parameter is a JSON array; lists side by side are one JSON array of
+/// rows, in the parameter of the first.
+#[cfg(feature = "sqlite")]
+pub(crate) const SQLITE: Dialect = Dialect {
+    now: "$30",
+    now_text: "strftime('%Y-%m-%d %H:%M:%fZ', $30 / 1000000.0, 'unixepoch')",
+    clock: "$30",
+    definitions: &[
+        ("jsonb", "json"),
+        // TEXT in a type's name keeps SQLite from making numbers of what looks like one.
+        ("json", "JSON TEXT"),
+        (" DEFAULT gen_random_uuid()", ""),
+        ("uuid PRIMARY KEY", "UUID TEXT NOT NULL PRIMARY KEY"),
+        ("uuid", "UUID TEXT"),
+        (
+            "bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+            "INTEGER PRIMARY KEY AUTOINCREMENT",
+        ),
+        ("bigserial PRIMARY KEY", "INTEGER PRIMARY KEY AUTOINCREMENT"),
+        ("bytea", "BLOB"),
+        ("timestamptz", "TIMESTAMP INTEGER"),
+        ("clock_timestamp()", "now()"),
+        ("now()", "(CAST(unixepoch('subsec') * 1000000 AS INTEGER))"),
+    ],
+    describes: false,
+    times: &[Kind::Time, Kind::Int],
+    time_type: "INTEGER (microseconds since 1970)",
+    flags: &[Kind::Bool, Kind::Int],
+    row: "rowid",
+    lock_waiting: "",
+    lock_skipping: "",
+    writes_nest: false,
+    inserts_lists: false,
+    locks_rows: false,
+    hash: |text| {
+        // The ends of keys differ more than their beginnings do. Keys that it does not tell apart share a lane.
+        let chars = [
+            (1, 1),
+            (2, 31),
+            (3, 17),
+            (4, 13),
+            (5, 7),
+            (6, 29),
+            (7, 19),
+            (8, 23),
+        ];
+        let parts = chars.map(|(at, weight)| {
+            format!("{weight} * coalesce(unicode(substr({text}, -{at}, 1)), 0)")
+        });
+        format!("({})", parts.join(" + "))
+    },
+    cast: |value, sql_type| {
+        let sql_type = sql_type.to_ascii_lowercase();
+        match sql_type.as_str() {
+            list if list.ends_with("[]") => value.to_owned(),
+            text if text.contains("text") || text.contains("char") => {
+                format!("CAST({value} AS TEXT)")
+            }
+            int if int.contains("int") => format!("CAST({value} AS INTEGER)"),
+            _ => value.to_owned(),
+        }
+    },
+    among: |value, parameter, _| format!("{value} IN (SELECT value FROM json_each(${parameter}))"),
+    among_selected: |value, select| format!("{value} IN (\n{select})"),
+    values: |parameter, _| format!("SELECT value FROM json_each(${parameter})"),
+    rows: |lists, name| json_rows(lists, "", name),
+    numbered_rows: |lists, name| json_rows(lists, ", r.key + 1 AS n", name),
+    after: |time, micros| format!("({time} + {micros})"),
+    micros_between: |from, to| format!("({to} - {from})"),
+    epoch: "0",
+    left: |text, chars| format!("substr({text}, 1, {chars})"),
+    contains: |text, part| format!("instr(lower({text}), lower({part})) > 0"),
+    octets: |value| format!("octet_length({value})"),
+};
+
+#[cfg(feature = "sqlite")]
+fn json_rows(lists: &[List<'_>], more: &str, name: &str) -> String {
+    let columns: Vec<String> = (0..)
+        .zip(lists)
+        .map(|(position, list)| format!("r.value ->> {position} AS {}", list.name))
+        .collect();
+    let parameter = lists.first().map_or(1, |list| list.parameter);
+    format!(
+        "(SELECT {}{more} FROM json_each(${parameter}) AS r) AS {name}",
+        columns.join(", ")
+    )
+}

@@ -8,6 +8,7 @@ pub(crate) mod fit;
 pub(crate) mod inbox;
 pub(crate) mod json;
 pub(crate) mod parked;
+pub(crate) mod presets;
 pub(crate) mod selection;
 pub(crate) mod statement;
 pub(crate) mod table;
@@ -21,3 +22,9 @@ pub(crate) const TROUBLES: &str = "postrider_troubles";
 
 /// Where it is written down who did what to a record.
 pub(crate) const AUDIT: &str = "postrider_audit";
+
+/// A duration in microseconds. For ever is a thousand years: calendars have an end, and numbers too.
+pub(crate) fn micros_of(duration: std::time::Duration) -> i64 {
+    const YEARS_1000: i64 = 1000 * 365 * 24 * 60 * 60 * 1_000_000;
+    i64::try_from(duration.as_micros()).map_or(YEARS_1000, |micros| micros.min(YEARS_1000))
+}

@@ -259,10 +259,7 @@ async fn ids_of_one_value_are_one_event_however_they_are_written() {
 async fn a_table_that_cannot_serve_is_refused_with_what_to_do_and_the_transaction_goes_on() {
     let world = world(InboxLayout::gopipe(), "").await;
     for (sql, hint) in [
-        (
-            "",
-            "processed_messages does not exist; run postgres::inbox::init",
-        ),
+        ("", "processed_messages does not exist; run `inbox::init`"),
         (
             "CREATE TABLE processed_messages (message_id text, created_at timestamptz)",
             "needs column subscriber in table",

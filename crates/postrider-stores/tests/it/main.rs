@@ -14,6 +14,8 @@ mod parked;
 mod redis;
 mod refusal;
 mod schema;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 mod transactions;
 mod upkeep;
 mod wake;

@@ -1,4 +1,4 @@
-//! An outbox of any layout in a schema of its own.
+//! An outbox of any layout in a database of its own: a schema of Postgres, or a file of SQLite.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering as Atomic};
@@ -14,10 +14,55 @@ use postrider_testkit::conformance::store::{Seen, Settings, State, StoreWorld};
 use postrider_testkit::database::{Database, fresh_schema};
 use uuid::Uuid;
 
-pub(crate) struct World {
-    pub(crate) database: Database,
+/// What differs between the databases, as far as these tests care. SQL that both understand is not here.
+#[async_trait]
+pub(crate) trait Backend: Send + Sync {
+    type Outbox: Send + Sync;
+
+    async fn execute(&self, sql: &str);
+
+    /// The first column of the first row, which must be text; `None` for NULL or no row.
+    async fn text(&self, sql: &str) -> Option<String>;
+
+    /// A time in the past, as an expression.
+    fn ago(&self, ago: Duration) -> String;
+
+    fn relay(&self, url: &str, options: Options) -> Arc<dyn ManagedStore>;
+
+    async fn emit(&self, outbox: &Self::Outbox, event: Event);
+}
+
+#[async_trait]
+impl Backend for Database {
+    type Outbox = Outbox;
+
+    async fn execute(&self, sql: &str) {
+        Database::execute(self, sql).await;
+    }
+
+    async fn text(&self, sql: &str) -> Option<String> {
+        Database::text(self, sql).await
+    }
+
+    fn ago(&self, ago: Duration) -> String {
+        format!("now() - interval '{}s'", ago.as_secs())
+    }
+
+    fn relay(&self, url: &str, options: Options) -> Arc<dyn ManagedStore> {
+        Arc::new(PostgresStore::new(connect(url, 4).unwrap(), options))
+    }
+
+    async fn emit(&self, outbox: &Outbox, event: Event) {
+        let mut tx = self.pool.begin().await.unwrap();
+        outbox.emit(&mut tx, event).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+}
+
+pub(crate) struct World<B: Backend = Database> {
+    pub(crate) database: B,
     pub(crate) layout: Layout,
-    pub(crate) outbox: Outbox,
+    pub(crate) outbox: B::Outbox,
     /// What relays connect with, each on its own.
     relay_url: String,
     /// Where enough attempts are death, looking needs to know how many.
@@ -39,13 +84,8 @@ pub(crate) async fn world_with(preset: &str, overrides: &str, sql: &str) -> Worl
         notify: false,
     };
     init(&database.pool, &layout, &options).await.unwrap();
-    World {
-        relay_url: database.url.clone(),
-        database,
-        outbox: Outbox::new(layout.clone()),
-        layout,
-        max_attempts: AtomicU32::new(0),
-    }
+    let (url, outbox) = (database.url.clone(), Outbox::new(layout.clone()));
+    World::new(database, &url, layout, outbox)
 }
 
 pub(crate) fn layout(preset: &str, overrides: &str) -> Layout {
@@ -68,6 +108,18 @@ impl World {
             .map(|(name, value)| format!("%20-c{name}%3D{value}"));
         self.relay_url = format!("{}{}", self.database.url, settings.collect::<String>());
         self
+    }
+}
+
+impl<B: Backend> World<B> {
+    pub(crate) fn new(database: B, url: &str, layout: Layout, outbox: B::Outbox) -> Self {
+        Self {
+            relay_url: url.into(),
+            database,
+            layout,
+            outbox,
+            max_attempts: AtomicU32::new(0),
+        }
     }
 
     /// An event as this layout takes it.
@@ -104,9 +156,7 @@ impl World {
 
     pub(crate) async fn emit(&self, event: Event) -> RecordId {
         let id = event.id.to_string();
-        let mut tx = self.database.pool.begin().await.unwrap();
-        self.outbox.emit(&mut tx, event).await.unwrap();
-        tx.commit().await.unwrap();
+        self.database.emit(&self.outbox, event).await;
         match id.parse() {
             Ok(id) if self.layout.columns.event_id.is_some() => RecordId::Uuid(id),
             _ => self.last_id().await,
@@ -114,10 +164,14 @@ impl World {
     }
 
     async fn last_id(&self) -> RecordId {
+        let latest: Vec<String> = (self.layout.order.iter())
+            .map(|column| format!("o.{} DESC", column.quoted()))
+            .collect();
         let sql = format!(
-            "SELECT max({}) FROM {}",
+            "SELECT CAST({} AS text) FROM {} AS o ORDER BY {} LIMIT 1",
             self.layout.columns.id.quoted(),
-            self.layout.table.quoted()
+            self.layout.table.quoted(),
+            latest.join(", ")
         );
         let id = self.database.text(&sql).await.expect("has rows");
         id.parse().map_or(RecordId::Text(id.into()), RecordId::Int)
@@ -128,7 +182,7 @@ impl World {
         let (table, column) = (self.layout.table.quoted(), self.layout.columns.id.quoted());
         self.database
             .text(&format!(
-                "SELECT ({expression})::text FROM {table} WHERE {column}::text = '{id}'"
+                "SELECT CAST(({expression}) AS text) FROM {table} WHERE CAST({column} AS text) = '{id}'"
             ))
             .await
     }
@@ -136,7 +190,7 @@ impl World {
     async fn trouble(&self, id: &RecordId, column: &str) -> Option<String> {
         self.database
             .text(&format!(
-                "SELECT {column}::text FROM postrider_troubles WHERE record_id = '{id}'"
+                "SELECT CAST({column} AS text) FROM postrider_troubles WHERE record_id = '{id}'"
             ))
             .await
     }
@@ -161,7 +215,10 @@ impl World {
             }
             _ => format!(
                 "{}",
-                self.trouble(id, "dead").await.as_deref() == Some("true")
+                self.trouble(id, "CASE WHEN dead THEN 'true' END")
+                    .await
+                    .as_deref()
+                    == Some("true")
             ),
         };
         let is_published = match &self.layout.state {
@@ -174,7 +231,10 @@ impl World {
             LayoutState::Flag { published, .. } => format!("{} IS TRUE", published.quoted()),
             LayoutState::Delete => "false".into(),
         };
-        let is = async |what: &str| self.value(id, what).await.as_deref() == Some("true");
+        let is = async |what: &str| {
+            let yes = format!("CASE WHEN {what} THEN 'yes' END");
+            self.value(id, &yes).await.is_some()
+        };
         match (is(&is_dead).await, is(&is_published).await) {
             (true, _) => State::Dead,
             (_, true) => State::Published,
@@ -184,7 +244,7 @@ impl World {
 }
 
 #[async_trait]
-impl StoreWorld for World {
+impl<B: Backend> StoreWorld for World<B> {
     fn relay(&self, settings: Settings) -> Arc<dyn ManagedStore> {
         self.max_attempts
             .store(settings.max_attempts, Atomic::Relaxed);
@@ -194,7 +254,7 @@ impl StoreWorld for World {
             lease: settings.lease,
             ..Options::new(self.layout.clone())
         };
-        Arc::new(PostgresStore::new(self.relay_pool(), options))
+        self.database.relay(&self.relay_url, options)
     }
 
     async fn insert_like(
@@ -254,10 +314,10 @@ impl StoreWorld for World {
             .unwrap_or(&self.layout.columns.created_at)
             .quoted();
         let (table, key) = (self.layout.table.quoted(), self.layout.columns.id.quoted());
-        let set = format!("{column} = now() - interval '{}s'", ago.as_secs());
+        let set = format!("{column} = {}", self.database.ago(ago));
         self.database
             .execute(&format!(
-                "UPDATE {table} SET {set} WHERE {key}::text = '{id}' AND {column} IS NOT NULL"
+                "UPDATE {table} SET {set} WHERE CAST({key} AS text) = '{id}' AND {column} IS NOT NULL"
             ))
             .await;
     }

@@ -3,5 +3,6 @@
 pub mod idempotency;
 pub mod inbox;
 pub mod publisher;
+pub mod readback;
 pub mod store;
 pub mod subscription;

@@ -1,6 +1,7 @@
 //! Every metric's name and label, in one place. `docs/metrics.md` describes them for operators.
 
 mod consumer;
+mod figures;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +20,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 pub(crate) use consumer::ConsumerMetrics;
+use figures::Recent;
+pub use figures::{Figures, Quantiles};
 
 /// From 1 ms to about 30 s.
 const SECONDS: [f64; 12] = [
@@ -216,6 +219,7 @@ impl Metrics {
             dead_records: self.dead_records.get_or_create_owned(&label),
             lanes: self.lanes.get_or_create_owned(&label),
             breaker: self.breaker.get_or_create_owned(&label),
+            recent: Recent::default(),
         }
     }
 }
@@ -236,6 +240,7 @@ pub(crate) struct OutboxMetrics {
     dead_records: Gauge,
     lanes: Gauge,
     breaker: Gauge,
+    recent: Recent,
 }
 
 impl OutboxMetrics {
@@ -256,6 +261,7 @@ impl OutboxMetrics {
 
     pub(crate) fn publish_took(&self, took: Duration) {
         self.publish_seconds.observe(took.as_secs_f64());
+        self.recent.took(took);
     }
 
     pub(crate) fn purged(&self, records: u64) {

@@ -7,6 +7,7 @@ use postrider_core::Backoff;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::BreakerState;
 use crate::metrics::OutboxMetrics;
 
 pub(super) struct Breaker {
@@ -74,6 +75,15 @@ impl Breaker {
 
     pub(super) fn is_open(&self) -> bool {
         self.lock().open
+    }
+
+    pub(super) fn state(&self) -> BreakerState {
+        let state = self.lock();
+        match (state.open, state.retry_at) {
+            (false, _) => BreakerState::Closed,
+            (true, Some(_)) => BreakerState::Open,
+            (true, None) => BreakerState::HalfOpen,
+        }
     }
 
     /// The broker took something.

@@ -10,8 +10,8 @@ use postrider_core::{
 };
 use tokio_util::sync::CancellationToken;
 
+use super::Shared;
 use super::spans::{Origin, Spans};
-use super::{Shared, journal};
 use crate::failpoints;
 
 /// Publishing ends this long before a claim lapses, so that its fates can still be written.
@@ -63,7 +63,7 @@ impl Shared {
             &self.config.retry,
         );
         let progress = Progress::of(claim.records(), &outcomes, &fates);
-        journal::write(&self.name, claim.records(), &fates);
+        self.journal.write(&self.name, claim.records(), &fates);
         let settled = claim.settle(&fates).await?;
         failpoints::reach(failpoints::SETTLED);
         self.metrics

@@ -1,28 +1,80 @@
-//! One log line per event, with what an operator searches for. Never a payload.
+//! One log line per event, with what an operator searches for, and a bounded memory of the last failures. Never a
+//! payload.
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use postrider_core::{Fate, Record};
+use postrider_core::{Fate, Record, RecordId, Timestamp};
 
-/// Publishing is said at debug level (a line per event costs more than the event), trouble always.
-pub(super) fn write(outbox: &str, records: &[Record], fates: &[Fate]) {
-    let chatty = tracing::enabled!(target: "postrider::event", tracing::Level::DEBUG);
-    for (record, fate) in std::iter::zip(records, fates) {
-        match fate {
-            Fate::Published if chatty => line!(DEBUG, outbox, record, "published"),
-            Fate::Released if chatty => line!(DEBUG, outbox, record, "released"),
-            Fate::Published | Fate::Released => {}
-            Fate::Retry {
-                attempts,
-                after,
-                error,
-            } => {
-                line!(WARN, outbox, record, "failed, will be tried again", attempts, error, retry_in = ?after);
-            }
-            Fate::Dead { attempts, error } => {
-                line!(ERROR, outbox, record, "dead", attempts, error);
+/// Failed attempts that are remembered, of one outbox. An error has 1 KiB at most, so this is about 11 MB at most.
+const FAILURES_MAX: usize = 10_000;
+
+/// An attempt that failed. A table keeps the last one only.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedAttempt {
+    pub at: Timestamp,
+    /// 1 for the first.
+    pub attempt: u32,
+    pub error: Arc<str>,
+    /// Whether it was the last one.
+    pub dead: bool,
+}
+
+/// Clones share one memory.
+#[derive(Clone, Default)]
+pub(super) struct Journal {
+    failures: Arc<Mutex<VecDeque<(RecordId, FailedAttempt)>>>,
+}
+
+impl Journal {
+    /// Publishing is said at debug level (a line per event costs more than the event), trouble always.
+    pub(super) fn write(&self, outbox: &str, records: &[Record], fates: &[Fate]) {
+        let chatty = tracing::enabled!(target: "postrider::event", tracing::Level::DEBUG);
+        for (record, fate) in std::iter::zip(records, fates) {
+            match fate {
+                Fate::Published if chatty => line!(DEBUG, outbox, record, "published"),
+                Fate::Released if chatty => line!(DEBUG, outbox, record, "released"),
+                Fate::Published | Fate::Released => {}
+                Fate::Retry {
+                    attempts,
+                    after,
+                    error,
+                } => {
+                    line!(WARN, outbox, record, "failed, will be tried again", attempts, error, retry_in = ?after);
+                    self.remember(record, *attempts, error, false);
+                }
+                Fate::Dead { attempts, error } => {
+                    line!(ERROR, outbox, record, "dead", attempts, error);
+                    self.remember(record, *attempts, error, true);
+                }
             }
         }
+    }
+
+    /// The failures of a record, the earliest first.
+    pub(super) fn failures(&self, id: &RecordId) -> Vec<FailedAttempt> {
+        let of_record =
+            |(record, failed): &(RecordId, FailedAttempt)| (record == id).then(|| failed.clone());
+        self.lock().iter().filter_map(of_record).collect()
+    }
+
+    fn remember(&self, record: &Record, attempt: u32, error: &str, dead: bool) {
+        let failed = FailedAttempt {
+            at: Timestamp::now(),
+            attempt,
+            error: error.into(),
+            dead,
+        };
+        let mut failures = self.lock();
+        if failures.len() == FAILURES_MAX {
+            failures.pop_front();
+        }
+        failures.push_back((record.id.clone(), failed));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<(RecordId, FailedAttempt)>> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -66,4 +118,67 @@ const TRACE_ID_BYTES_MAX: usize = 64;
 struct Metadata<'a> {
     #[serde(rename = "traceId", borrow)]
     trace_id: Option<Cow<'a, str>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(id: i64) -> Record {
+        Record {
+            id: RecordId::Int(id),
+            event_id: id.to_string().into(),
+            event_type: None,
+            aggregate_type: None,
+            aggregate_id: None,
+            topic: None,
+            key: None,
+            idempotency_key: None,
+            version: None,
+            payload: None,
+            headers: Vec::new(),
+            metadata: None,
+            defect: None,
+            created_at: Timestamp::from_micros(0),
+            attempts: 0,
+        }
+    }
+
+    fn dead(error: &str) -> Fate {
+        Fate::Dead {
+            attempts: 2,
+            error: error.into(),
+        }
+    }
+
+    #[test]
+    fn failures_are_remembered_in_their_order() {
+        let journal = Journal::default();
+        let retry = Fate::Retry {
+            attempts: 1,
+            after: std::time::Duration::ZERO,
+            error: "first".into(),
+        };
+        let records = [record(1), record(2)];
+        journal.write("orders", &records, &[retry, Fate::Published]);
+        journal.write("orders", &records[..1], &[dead("second")]);
+        let of_first = journal.failures(&RecordId::Int(1));
+        let seen: Vec<(u32, &str, bool)> = of_first
+            .iter()
+            .map(|failed| (failed.attempt, &*failed.error, failed.dead))
+            .collect();
+        assert_eq!(seen, [(1, "first", false), (2, "second", true)]);
+        assert_eq!(journal.failures(&RecordId::Int(2)), []);
+    }
+
+    #[test]
+    fn only_the_last_failures_are_remembered() {
+        let journal = Journal::default();
+        for id in 0..=10_000 {
+            journal.write("orders", &[record(id)], &[dead("no")]);
+        }
+        assert_eq!(journal.lock().len(), FAILURES_MAX);
+        assert_eq!(journal.failures(&RecordId::Int(0)), []);
+        assert_eq!(journal.failures(&RecordId::Int(10_000)).len(), 1);
+    }
 }

@@ -5,6 +5,7 @@ mod cleaner;
 mod config;
 mod cycle;
 mod journal;
+mod monitor;
 mod pace;
 mod probe;
 mod spans;
@@ -20,6 +21,8 @@ use tokio_util::sync::CancellationToken;
 
 pub use crate::cleanup::Cleanup;
 pub use config::Config;
+pub use journal::FailedAttempt;
+pub use monitor::{BreakerState, Monitor};
 pub(crate) use pace::Appetite;
 pub use tempo::{Dial, Tempo};
 
@@ -27,6 +30,7 @@ use crate::Metrics;
 use crate::health::Health;
 use crate::metrics::OutboxMetrics;
 use breaker::Breaker;
+use journal::Journal;
 
 /// A relay, ready to run.
 pub struct Relay {
@@ -44,7 +48,8 @@ struct Shared {
     dial: Dial,
     metrics: OutboxMetrics,
     health: Health,
-    breaker: Breaker,
+    breaker: Arc<Breaker>,
+    journal: Journal,
     /// Shortens the wait for new records; polling is the truth.
     wake: Arc<Notify>,
 }
@@ -82,6 +87,15 @@ impl Relay {
     /// Whether the database and the broker answer; stays valid while the relay runs.
     pub fn health(&self) -> Health {
         self.shared.health.clone()
+    }
+
+    /// What the relay has done so far; stays valid while the relay runs, and after it.
+    pub fn monitor(&self) -> Monitor {
+        Monitor {
+            metrics: self.shared.metrics.clone(),
+            breaker: self.shared.breaker.clone(),
+            journal: self.shared.journal.clone(),
+        }
     }
 
     /// Changes how much is claimed at a time and how often is asked; stays valid while the relay runs.
@@ -209,7 +223,8 @@ impl Builder {
     pub fn build(self) -> Relay {
         let metrics = self.metrics.of(&self.name);
         let shared = Shared {
-            breaker: Breaker::new(self.config.outage_backoff, metrics.clone()),
+            breaker: Arc::new(Breaker::new(self.config.outage_backoff, metrics.clone())),
+            journal: Journal::default(),
             name: self.name,
             broker: self.broker,
             store: self.store,

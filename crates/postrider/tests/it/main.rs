@@ -17,6 +17,7 @@ mod pacing;
 mod packfinderz;
 mod polyshop;
 mod pubsub;
+mod replay;
 mod talkie;
 mod transitions;
 mod witness;

@@ -70,11 +70,14 @@ fn names_with_hyphens_and_capitals_are_found() {
 #[test]
 fn text_that_looks_like_a_number_stays_text() {
     let config = with(&[
-        ("POSTRIDER__ADMIN__TOKEN", "12345678"),
+        ("POSTRIDER__ADMIN__TOKEN", "1234567812345678"),
         ("POSTRIDER__OUTBOX__ORDERS__SOURCE", "true"),
     ])
     .unwrap();
-    assert_eq!(config.admin.token.unwrap().expose(), "12345678");
+    assert_eq!(
+        config.admin.tokens["token"].token.expose(),
+        "1234567812345678"
+    );
     assert_eq!(config.outboxes[0].source.as_deref(), Some("true"));
 }
 

@@ -348,7 +348,8 @@ fn others_reach_the_admin_address_only_with_a_token() {
                 "postrider.toml:11:10",
             ],
         );
-        let token = format!("{GOOD}[admin]\nlisten = \"{address}\"\ntoken = \"s3cret\"");
+        let token =
+            format!("{GOOD}[admin]\nlisten = \"{address}\"\ntoken = \"s3cret-of-some-length\"");
         assert!(read(&token).is_ok(), "{address}");
     }
     for address in [

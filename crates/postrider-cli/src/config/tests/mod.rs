@@ -1,5 +1,6 @@
 //! What a config may say, and what each mistake is answered with.
 
+mod admin;
 mod environment;
 mod mistakes;
 mod reference;

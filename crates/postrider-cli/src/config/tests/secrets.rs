@@ -51,7 +51,7 @@ fn no_output_holds_a_secret() {
     let text = GOOD.replace(
         "shop@db/shop",
         "u:hunter2@db/shop?sslpassword=hunter2&sslmode=require",
-    ) + "[admin]\ntoken = \"hunter2\"";
+    ) + "[admin]\ntoken = \"hunter2-and-nine-more\"";
     let config = read(&text).unwrap();
     let shown = config.to_toml().unwrap();
     says(

@@ -17,7 +17,7 @@ fn what_is_not_said_has_a_default() {
     assert_eq!(outbox.on_dead, OnDead::Park);
     assert_eq!(outbox.max_attempts, 25);
     assert_eq!(outbox.batch, 100, "the layout's");
-    assert_eq!((outbox.claims, outbox.connections), (3, 5));
+    assert_eq!((outbox.claims, outbox.connections), (3, 7));
     assert_eq!(outbox.poll_min, Duration::from_millis(250));
     assert_eq!(outbox.poll_max, Duration::from_secs(1));
     assert_eq!(outbox.publish_timeout, Duration::from_secs(30));
@@ -165,6 +165,7 @@ fn the_example_is_right() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/postrider.toml");
     let environment = Environment::from([
         ("ADMIN_TOKEN", "a-token-of-some-length"),
+        ("GRAFANA_TOKEN", "another-of-some-length"),
         ("DATABASE_URL", "postgres://postrider:secret@db/shop"),
         ("KAFKA_PASSWORD", "secret"),
     ]);

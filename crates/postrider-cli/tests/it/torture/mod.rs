@@ -3,11 +3,13 @@
 //!
 //! `POSTRIDER_TORTURE_SECS` makes the runs longer (default 8 seconds each).
 
+mod files;
 mod relays;
 mod writers;
 
 use std::time::Duration;
 
+use files::FileArena;
 use postrider_testkit::history::Verdict;
 pub(crate) use relays::Relays;
 pub(crate) use writers::Arena;
@@ -35,7 +37,7 @@ async fn lease_mode_loses_invents_and_inverts_nothing_under_torture() {
 
 async fn torture(layout: &str) {
     let arena = Arena::new(layout, "key").await;
-    let mut relays = Relays::start(&arena, RELAYS).await;
+    let mut relays = Relays::start(&arena.target(), RELAYS).await;
     let writing = arena.write(secs());
     let kills = relays.kill_again_and_again(secs());
     let (written, kills) = tokio::join!(writing, kills);
@@ -54,11 +56,40 @@ async fn torture(layout: &str) {
     assert!(kills > 2, "only {kills} kills");
 }
 
+/// The same with the outbox in a SQLite file, which all of them share.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_in_hold_mode_loses_invents_and_inverts_nothing_under_torture() {
+    torture_of_a_file("polyshop").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_in_lease_mode_loses_invents_and_inverts_nothing_under_torture() {
+    torture_of_a_file("talkie").await;
+}
+
+async fn torture_of_a_file(layout: &str) {
+    let arena = FileArena::new(layout).await;
+    let mut relays = Relays::start(&arena.target(), RELAYS).await;
+    let writing = arena.write(secs());
+    let kills = relays.kill_again_and_again(secs());
+    let (written, kills) = tokio::join!(writing, kills);
+    arena.wait_until_empty().await;
+    relays.stop().await;
+    let verdict = arena.verdict().await;
+    report(&format!("{layout} in a file"), &verdict, kills);
+    verdict.assert_clean();
+    assert!(
+        written > 200,
+        "only {written} events were written: the test tests nothing"
+    );
+    assert!(kills > 2, "only {kills} kills");
+}
+
 /// The checker is known to work: with order per key turned off, the same work inverts keys.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_lanes_three_relays_are_seen_to_invert() {
     let arena = Arena::new("polyshop", "none").await;
-    let relays = Relays::start(&arena, RELAYS).await;
+    let relays = Relays::start(&arena.target(), RELAYS).await;
     for _ in 0..10 {
         arena.write(Duration::from_secs(3)).await;
         arena.wait_until_empty().await;

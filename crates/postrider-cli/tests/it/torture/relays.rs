@@ -7,7 +7,14 @@ use std::time::{Duration, Instant};
 use postrider_testkit::eventually;
 use tokio::process::{Child, Command};
 
-use super::writers::Arena;
+/// What relays are to carry, and where to.
+pub(crate) struct Target {
+    pub(crate) kafka: String,
+    pub(crate) database: String,
+    pub(crate) layout: String,
+    pub(crate) ordering: String,
+    pub(crate) topic: String,
+}
 
 pub(crate) struct Relays {
     config: PathBuf,
@@ -15,8 +22,8 @@ pub(crate) struct Relays {
 }
 
 impl Relays {
-    pub(crate) async fn start(arena: &Arena, count: usize) -> Self {
-        let config = write_config(arena);
+    pub(crate) async fn start(target: &Target, count: usize) -> Self {
+        let config = write_config(target);
         let running = (0..count).map(|_| spawn(&config)).collect();
         Self { config, running }
     }
@@ -74,8 +81,8 @@ fn spawn(config: &PathBuf) -> Child {
         .unwrap()
 }
 
-fn write_config(arena: &Arena) -> PathBuf {
-    let topic = if arena.layout == "talkie" {
+fn write_config(target: &Target) -> PathBuf {
+    let topic = if target.layout == "talkie" {
         "{topic}"
     } else {
         "{event_type}"
@@ -106,12 +113,12 @@ fn write_config(arena: &Arena) -> PathBuf {
         publish_timeout = "3s"
         lease = "8s"
         "#,
-        kafka = arena.kafka.bootstrap(),
-        database = arena.database.url,
-        layout = arena.layout,
-        ordering = arena.ordering,
+        kafka = target.kafka,
+        database = target.database,
+        layout = target.layout,
+        ordering = target.ordering,
     );
-    let path = std::env::temp_dir().join(format!("postrider-{}.toml", arena.topic));
+    let path = std::env::temp_dir().join(format!("postrider-{}.toml", target.topic));
     std::fs::write(&path, text).unwrap();
     path
 }

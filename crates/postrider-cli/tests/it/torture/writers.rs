@@ -10,6 +10,8 @@ use postrider_testkit::eventually_within;
 use postrider_testkit::history::{Seen, Verdict};
 use postrider_testkit::kafka::Kafka;
 
+use super::relays::Target;
+
 const WRITERS: usize = 8;
 /// Few, so that writers and relays meet on the same key all the time.
 const KEYS: usize = 24;
@@ -59,6 +61,16 @@ impl Arena {
             .await
             .unwrap();
         arena
+    }
+
+    pub(crate) fn target(&self) -> Target {
+        Target {
+            kafka: self.kafka.bootstrap().into(),
+            database: self.database.url.clone(),
+            layout: self.layout.clone(),
+            ordering: self.ordering.clone(),
+            topic: self.topic.clone(),
+        }
     }
 
     pub(crate) fn pool(&self) -> &PgPool {
@@ -111,7 +123,8 @@ impl Arena {
             let number: i64 = sqlx::query_scalar("SELECT nextval('numbers')")
                 .fetch_one(&mut *tx)
                 .await?;
-            outbox.emit(&mut tx, self.event(&key, number)).await?;
+            let event = event(&self.layout, &self.topic, &key, number);
+            outbox.emit(&mut tx, event).await?;
             sqlx::query("INSERT INTO truth VALUES ($1, $2)")
                 .bind(&key)
                 .bind(number)
@@ -125,23 +138,6 @@ impl Arena {
         }
         tx.commit().await?;
         Ok(true)
-    }
-
-    fn event(&self, key: &str, number: i64) -> Event {
-        let event = Event::json(
-            &self.topic,
-            &serde_json::json!({ "key": key, "number": number }),
-        )
-        .unwrap();
-        match self.layout.as_str() {
-            "talkie" => Event {
-                event_type: String::new(),
-                ..event
-            }
-            .topic(&self.topic)
-            .key(key),
-            _ => event.aggregate_id(key),
-        }
     }
 
     /// Somebody else's transaction that holds the horizon back.
@@ -230,15 +226,31 @@ impl Arena {
             .into_iter()
             .map(|(key, number)| Seen { key, number })
             .collect();
-        let log: Vec<Seen> = self
-            .kafka
-            .records(&self.topic)
-            .await
-            .iter()
-            .map(|record| seen(record.value.as_deref().unwrap_or_default()))
-            .collect();
-        Verdict::of(&committed, &log)
+        Verdict::of(&committed, &log(&self.kafka, &self.topic).await)
     }
+}
+
+pub(crate) fn event(layout: &str, topic: &str, key: &str, number: i64) -> Event {
+    let payload = serde_json::json!({ "key": key, "number": number });
+    let event = Event::json(topic, &payload).unwrap();
+    match layout {
+        "talkie" => Event {
+            event_type: String::new(),
+            ..event
+        }
+        .topic(topic)
+        .key(key),
+        _ => event.aggregate_id(key),
+    }
+}
+
+/// What is on the topic, in its order.
+pub(crate) async fn log(kafka: &Kafka, topic: &str) -> Vec<Seen> {
+    let records = kafka.records(topic).await;
+    let value = |record: &postrider_testkit::kafka::KafkaRecord| {
+        seen(record.value.as_deref().unwrap_or_default())
+    };
+    records.iter().map(value).collect()
 }
 
 /// Reads an event back, with or without PolyShop's envelope around it.

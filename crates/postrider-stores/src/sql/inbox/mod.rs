@@ -8,7 +8,7 @@ use postrider_core::layout::Identifier;
 
 pub use layout::{IdType, InboxColumns, InboxLayout};
 
-use super::dialect::Dialect;
+use super::dialect::{Dialect, List, list};
 use super::statement::suffixed;
 use super::table::{Kind, Table};
 
@@ -28,8 +28,11 @@ pub(crate) fn listed<'a>(layout: &'a InboxLayout, table: &Table) -> Vec<&'a Iden
 /// turn and not in a circle.
 pub(crate) fn admit(layout: &InboxLayout, table: &Table, dialect: &Dialect) -> String {
     let listed = listed(layout, table);
-    let lists: Vec<(u32, &str)> = (1..).zip(listed.iter().map(|_| "text")).collect();
     let aliases: Vec<String> = (1..=listed.len()).map(|n| format!("v{n}")).collect();
+    let lists: Vec<List<'_>> = (1..)
+        .zip(&aliases)
+        .map(|(n, alias)| list(n, "text", alias))
+        .collect();
     let mut names: Vec<String> = listed.iter().map(|column| column.quoted()).collect();
     let mut values: Vec<String> = (listed.iter().zip(&aliases))
         .map(|(column, alias)| typed(&format!("u.{alias}"), column, table, dialect))
@@ -43,13 +46,12 @@ pub(crate) fn admit(layout: &InboxLayout, table: &Table, dialect: &Dialect) -> S
     }
     let key: Vec<String> = layout.key().map(Identifier::quoted).collect();
     format!(
-        "INSERT INTO {} ({})\nSELECT {} FROM {} AS u({}) ORDER BY u.v1\n\
+        "INSERT INTO {} ({})\nSELECT {} FROM {} ORDER BY u.v1\n\
          ON CONFLICT ({}) DO NOTHING RETURNING {}",
         layout.table.quoted(),
         names.join(", "),
         values.join(", "),
-        (dialect.rows)(&lists),
-        aliases.join(", "),
+        (dialect.rows)(&lists, "u"),
         key.join(", "),
         (dialect.cast)(&layout.columns.id.quoted(), "text"),
     )
@@ -69,19 +71,21 @@ pub(crate) fn purge(layout: &InboxLayout, dialect: &Dialect) -> String {
     let is_old = format!(
         "o.{} < {}",
         layout.columns.time.quoted(),
-        (dialect.after)(dialect.now, "-$2::int8")
+        (dialect.after)(dialect.now, &format!("-{}", (dialect.cast)("$2", "int8")))
+    );
+    let (table, row) = (layout.table.quoted(), format!("o.{}", dialect.row));
+    let old = format!(
+        "SELECT {row} FROM {table} AS o WHERE {is_old}\nLIMIT $1 {}",
+        dialect.lock_skipping
     );
     format!(
-        "DELETE FROM {table} AS o WHERE o.{row} = ANY(ARRAY(\n\
-         SELECT o.{row} FROM {table} AS o WHERE {is_old}\nLIMIT $1 {})) AND {is_old}",
-        dialect.lock_skipping,
-        table = layout.table.quoted(),
-        row = dialect.row,
+        "DELETE FROM {table} AS o WHERE {} AND {is_old}",
+        (dialect.among_selected)(&row, &old)
     )
 }
 
 /// The table and its index by age, if they are not there.
-pub(crate) fn create(layout: &InboxLayout) -> [String; 2] {
+pub(crate) fn create(layout: &InboxLayout, dialect: &Dialect) -> [String; 2] {
     let columns = &layout.columns;
     let id_type = match layout.id_type {
         IdType::Text => "text",
@@ -95,7 +99,7 @@ pub(crate) fn create(layout: &InboxLayout) -> [String; 2] {
     let optional = columns.event_type.iter().chain(&columns.source);
     let mut lines: Vec<String> = (subscriber.chain(own))
         .chain(optional.map(|column| (column, "text")))
-        .map(|(column, sql_type)| format!("{} {sql_type}", column.quoted()))
+        .map(|(column, sql_type)| format!("{} {}", column.quoted(), dialect.defined(sql_type)))
         .collect();
     let key: Vec<String> = layout.key().map(Identifier::quoted).collect();
     lines.push(format!("PRIMARY KEY ({})", key.join(", ")));

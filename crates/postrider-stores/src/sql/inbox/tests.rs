@@ -59,6 +59,6 @@ fn statements_are_as_they_were() {
         let name = |what: &str| format!("inbox_{name}/{what}");
         compare(&name("admit"), &admit(&layout, &table, &POSTGRES));
         compare(&name("purge"), &purge(&layout, &POSTGRES));
-        compare(&name("create"), &create(&layout).join(";\n"));
+        compare(&name("create"), &create(&layout, &POSTGRES).join(";\n"));
     }
 }

@@ -9,7 +9,8 @@ use crate::sql::selection::Selection;
 impl Writer<'_> {
     pub(super) fn claim(&self, selection: &Selection) -> String {
         match self.layout.claim {
-            ClaimMode::Hold => format!(
+            ClaimMode::Lease if self.dialect.locks_rows => self.claim_by_lease(selection),
+            ClaimMode::Hold | ClaimMode::Lease => format!(
                 "SELECT {}\nFROM {} AS o\nWHERE {}\nORDER BY {}\nLIMIT $1\n{}",
                 selection.list(),
                 self.name(),
@@ -17,8 +18,29 @@ impl Writer<'_> {
                 self.order("o"),
                 self.lock()
             ),
-            ClaimMode::Lease => self.claim_by_lease(selection),
         }
+    }
+
+    /// $1 ids. Where nobody else can write meanwhile, records are read first and then marked as being published.
+    pub(super) fn mark(&self) -> Option<String> {
+        let State::Status {
+            column,
+            publishing,
+            last_attempt_at,
+            ..
+        } = &self.layout.state
+        else {
+            return None;
+        };
+        Some(format!(
+            "UPDATE {} AS o SET {} = {}, {} = {}\nWHERE {}",
+            self.name(),
+            column.quoted(),
+            literal(publishing),
+            last_attempt_at.quoted(),
+            self.dialect.now,
+            (self.dialect.among)(&self.id("o"), 1, &self.id_list())
+        ))
     }
 
     fn claim_by_lease(&self, selection: &Selection) -> String {
@@ -38,22 +60,28 @@ impl Writer<'_> {
             .enumerate()
             .map(|(n, c)| format!("{} AS s{n}", of("o", c)))
             .collect();
+        let id = self.id("o");
         let sort: Vec<String> = (0..sorted.len()).map(|n| format!("s{n}")).collect();
         format!(
             "WITH claimed AS (\n\
              UPDATE {table} AS o SET {status} = {publishing}, {last_attempt_at} = {now}\n\
-             WHERE {id} = ANY(ARRAY(\n\
-             SELECT {id}\nFROM {table} AS o\nWHERE {claimable}\nORDER BY {order}\nLIMIT $1\n{lock}\n))\n\
+             WHERE {chosen}\n\
              RETURNING {list}, {token} AS token, {sorted})\n\
              SELECT {names}, token FROM claimed ORDER BY {sort}",
             table = self.name(),
             status = column.quoted(),
             publishing = literal(publishing),
             now = self.dialect.now,
-            id = self.id("o"),
-            claimable = self.claimable(),
-            order = self.order("o"),
-            lock = self.lock(),
+            chosen = (self.dialect.among_selected)(
+                &id,
+                &format!(
+                    "SELECT {id}\nFROM {table} AS o\nWHERE {claimable}\nORDER BY {order}\nLIMIT $1\n{lock}\n",
+                    table = self.name(),
+                    claimable = self.claimable(),
+                    order = self.order("o"),
+                    lock = self.lock(),
+                )
+            ),
             list = selection.list(),
             token = (self.dialect.cast)(&of("o", last_attempt_at), "timestamptz"),
             last_attempt_at = last_attempt_at.quoted(),
@@ -79,6 +107,7 @@ impl Writer<'_> {
         conditions.extend(self.in_lanes());
         conditions.extend(self.not_troubled());
         conditions.extend(self.not_resting());
+        conditions.extend(self.not_held());
         conditions.extend(self.key_not_blocked());
         conditions.join("\nAND ")
     }
@@ -86,7 +115,8 @@ impl Writer<'_> {
     fn in_lanes(&self) -> Option<String> {
         self.ordered_key()?;
         let among = (self.dialect.among)(&self.lane("o"), 2, "int4");
-        Some(format!("($2::int4[] IS NULL OR {among})"))
+        let lanes = (self.dialect.cast)("$2", "int4[]");
+        Some(format!("({lanes} IS NULL OR {among})"))
     }
 
     /// In lease mode: nobody's now, or nobody's any more, and not before its time.
@@ -175,6 +205,20 @@ impl Writer<'_> {
         Some(format!(
             "{ids}\nAND ({key} IS NULL OR {key} NOT IN ({keys}))"
         ))
+    }
+
+    /// Where rows cannot be locked, the store knows which of them others hold: $5. With order per key it knows lanes.
+    fn not_held(&self) -> Option<String> {
+        let by_row = self.layout.ordering == Ordering::None
+            && self.layout.claim == ClaimMode::Hold
+            && !self.dialect.locks_rows;
+        by_row.then(|| {
+            format!(
+                "{} NOT IN ({})",
+                self.id("o"),
+                (self.dialect.values)(5, &self.id_list())
+            )
+        })
     }
 
     /// Keys of which a record is held, waits to be tried again, or is dead and parks its key. They are

@@ -88,7 +88,7 @@ impl Writer<'_> {
 
     /// An error that stays readable, marked as resent.
     fn resent(&self, error: &str, chars_max: Option<u32>) -> String {
-        let now = (self.dialect.cast)(self.dialect.now, "text");
+        let now = self.dialect.now_text;
         let chars = chars_max.unwrap_or(1024);
         let text = format!("'resent ' || {now} || coalesce(': ' || {error}, '')");
         (self.dialect.left)(&text, chars)

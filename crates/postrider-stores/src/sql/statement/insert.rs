@@ -2,55 +2,89 @@
 
 use postrider_core::Layout;
 
-use crate::sql::dialect::Dialect;
+use super::{of, unpublished};
+use crate::sql::dialect::{Dialect, List, list};
 use crate::sql::draft::Drafts;
-use crate::sql::table::Kind;
+use crate::sql::table::{Kind, Table};
 
-/// One list parameter per drafted column, in their order. Returns the event ids that were recorded.
-pub(crate) fn insert(layout: &Layout, dialect: &Dialect, drafts: &Drafts<'_>) -> String {
-    let types: Vec<&str> = drafts
-        .columns
-        .iter()
-        .map(|c| {
-            if c.kind == Kind::Bytes {
-                "bytea"
-            } else {
-                "text"
-            }
-        })
-        .collect();
-    let lists: Vec<(u32, &str)> = (1..).zip(types).collect();
+/// One parameter per drafted column, in their order: a list of all events' values, or where the dialect takes no lists,
+/// one event's. Returns the event ids that were recorded.
+pub(crate) fn insert(
+    layout: &Layout,
+    table: &Table,
+    dialect: &Dialect,
+    drafts: &Drafts<'_>,
+) -> String {
     let mut names: Vec<String> = drafts
         .columns
         .iter()
         .map(|column| column.name.quoted())
         .collect();
-    let aliases: Vec<String> = (1..=names.len()).map(|n| format!("v{n}")).collect();
-    let mut values: Vec<String> = drafts
-        .columns
-        .iter()
-        .zip(&aliases)
+    if drafts.stamped {
+        names.push(layout.columns.created_at.quoted());
+    }
+    let rows = if dialect.inserts_lists {
+        rows_of_lists(dialect, drafts)
+    } else {
+        one_row(layout, table, dialect, drafts)
+    };
+    format!(
+        "INSERT INTO {} ({})\n{rows}\nON CONFLICT DO NOTHING RETURNING {}",
+        layout.table.quoted(),
+        names.join(", "),
+        recorded_id(layout, dialect),
+    )
+}
+
+fn rows_of_lists(dialect: &Dialect, drafts: &Drafts<'_>) -> String {
+    let aliases: Vec<String> = (1..=drafts.columns.len())
+        .map(|n| format!("v{n}"))
+        .collect();
+    let columns = drafts.columns.iter().zip(&aliases);
+    let lists: Vec<List<'_>> = (1..)
+        .zip(columns.clone())
+        .map(|(n, (column, alias))| match column.kind {
+            Kind::Bytes => list(n, "bytea", alias),
+            _ => list(n, "text", alias),
+        })
+        .collect();
+    let mut values: Vec<String> = columns
         .map(|(column, alias)| match column.kind {
             Kind::Bytes | Kind::Text => format!("u.{alias}"),
             _ => (dialect.cast)(&format!("u.{alias}"), &column.sql_type),
         })
         .collect();
     if drafts.stamped {
-        names.push(layout.columns.created_at.quoted());
         // Each a microsecond after the one before: in emission order, whatever their ids.
         let clock = format!("(SELECT {})", dialect.clock);
         values.push((dialect.after)(&clock, "(u.n - 1)"));
     }
     format!(
-        "INSERT INTO {} ({})\nSELECT {} FROM {} WITH ORDINALITY AS u({}, n) ORDER BY u.n\n\
-         ON CONFLICT DO NOTHING RETURNING {}",
-        layout.table.quoted(),
-        names.join(", "),
+        "SELECT {} FROM {} ORDER BY u.n",
         values.join(", "),
-        (dialect.rows)(&lists),
-        aliases.join(", "),
-        recorded_id(layout, dialect),
+        (dialect.numbered_rows)(&lists, "u")
     )
+}
+
+fn one_row(layout: &Layout, table: &Table, dialect: &Dialect, drafts: &Drafts<'_>) -> String {
+    let mut values: Vec<String> = (1..=drafts.columns.len())
+        .map(|n| format!("${n}"))
+        .collect();
+    let created_at = &layout.columns.created_at;
+    if drafts.stamped && layout.order.contains(created_at) {
+        // The clock was read before the write lock was had, and may have been set back. Whoever has the lock writes
+        // after all that is there.
+        values.push(format!(
+            "max({}, (SELECT coalesce(max({}), 0) + 1 FROM {} AS p WHERE {}))",
+            dialect.clock,
+            of("p", created_at),
+            layout.table.quoted(),
+            unpublished(layout, table, "p")
+        ));
+    } else if drafts.stamped {
+        values.push(dialect.clock.into());
+    }
+    format!("VALUES ({})", values.join(", "))
 }
 
 /// What tells the recorded events apart.

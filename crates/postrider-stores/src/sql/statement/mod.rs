@@ -39,14 +39,19 @@ pub(crate) struct Rules {
 #[derive(Debug, Clone)]
 pub(crate) struct Statements {
     pub selection: Selection,
-    /// limit, lanes or NULL for all; then with troubles: outbox; with rests: ids, keys.
+    /// limit, lanes or NULL for all; then with troubles: outbox; with rests: ids, keys; where rows cannot be locked
+    /// and order does not matter, fifth: the ids that others hold.
     pub claim: Arc<str>,
+    /// ids. Where claims are leases and rows cannot be locked, what marks a claim's records.
+    pub mark: Option<Arc<str>>,
     /// outbox, record ids as text → record id, attempts, whether it may not be tried now.
     pub troubles_of: Arc<str>,
     /// ids; in lease mode also the token.
     pub settle_published: Arc<str>,
     /// See `settle.rs`: hold and lease differ.
     pub settle_failed: Arc<str>,
+    /// What is run before it, with the same parameters, where one statement cannot write to two tables.
+    pub mark_failed: Option<Arc<str>>,
     /// outbox, record ids as text.
     pub forget_troubles: Arc<str>,
     /// ids → their lanes, ascending.
@@ -99,12 +104,15 @@ pub(crate) struct Writer<'a> {
 impl Writer<'_> {
     pub(crate) fn statements(&self) -> Statements {
         let selection = Selection::new(self.layout, self.table, self.dialect);
+        let (mark_failed, settle_failed) = self.settle_failed();
         Statements {
             claim: self.claim(&selection).into(),
             selection,
+            mark: self.mark().map(Into::into),
             troubles_of: self.troubles_of().into(),
             settle_published: self.settle_published().into(),
-            settle_failed: self.settle_failed().into(),
+            settle_failed: settle_failed.into(),
+            mark_failed: mark_failed.map(Into::into),
             forget_troubles: self.forget_troubles().into(),
             lanes_of: self.lanes_of().into(),
             purge: self.purge().map(Into::into),
@@ -187,23 +195,9 @@ impl Writer<'_> {
         }
     }
 
-    /// Records that are not published, by the row's own columns; an index on them serves the claim.
+    /// See [`unpublished`].
     fn unpublished(&self, alias: &str) -> String {
-        match &self.layout.state {
-            State::Timestamp { published_at } => format!("{} IS NULL", of(alias, published_at)),
-            State::Flag { published, .. } if self.table.is_nullable(published) => {
-                format!("{} IS NOT TRUE", of(alias, published))
-            }
-            State::Flag { published, .. } => format!("{} = false", of(alias, published)),
-            State::Status {
-                column,
-                pending,
-                failed,
-                publishing,
-                ..
-            } => is_one_of(&of(alias, column), &[pending, failed, publishing]),
-            State::Delete => "true".into(),
-        }
+        unpublished(self.layout, self.table, alias)
     }
 
     /// Records that may yet be published, by the row's own columns.
@@ -270,6 +264,25 @@ impl Writer<'_> {
             self.id(alias),
             self.trouble_id()
         )
+    }
+}
+
+/// Records that are not published, by the row's own columns; an index on them serves the claim.
+fn unpublished(layout: &Layout, table: &Table, alias: &str) -> String {
+    match &layout.state {
+        State::Timestamp { published_at } => format!("{} IS NULL", of(alias, published_at)),
+        State::Flag { published, .. } if table.is_nullable(published) => {
+            format!("{} IS NOT TRUE", of(alias, published))
+        }
+        State::Flag { published, .. } => format!("{} = false", of(alias, published)),
+        State::Status {
+            column,
+            pending,
+            failed,
+            publishing,
+            ..
+        } => is_one_of(&of(alias, column), &[pending, failed, publishing]),
+        State::Delete => "true".into(),
     }
 }
 

@@ -4,6 +4,7 @@
 use postrider_core::layout::State;
 
 use super::{Writer, literal, of};
+use crate::sql::dialect::list;
 
 impl Writer<'_> {
     /// $1 ids; in lease mode $2 the token.
@@ -48,10 +49,11 @@ impl Writer<'_> {
         )
     }
 
-    pub(super) fn settle_failed(&self) -> String {
+    /// What marks the records, where that takes a statement of its own, and what settles them.
+    pub(super) fn settle_failed(&self) -> (Option<String>, String) {
         match &self.layout.state {
-            State::Timestamp { .. } => self.settle_failed_by_attempts(),
-            State::Status { .. } => self.settle_failed_by_status(),
+            State::Timestamp { .. } => (None, self.settle_failed_by_attempts()),
+            State::Status { .. } => (None, self.settle_failed_by_status()),
             State::Flag { .. } | State::Delete => self.settle_failed_aside(),
         }
     }
@@ -76,14 +78,21 @@ impl Writer<'_> {
 
     /// $1 ids, $2 attempts, $3 errors. Enough attempts are death.
     fn settle_failed_by_attempts(&self) -> String {
-        let fates = (self.dialect.rows)(&[(1, &self.id_list()), (2, "int4"), (3, "text")]);
+        let fates = (self.dialect.rows)(
+            &[
+                list(1, &self.id_list(), "id"),
+                list(2, "int4", "attempts"),
+                list(3, "text", "error"),
+            ],
+            "f",
+        );
         let mut set = Vec::new();
         if let Some(attempts) = &self.layout.columns.attempts {
             set.push(format!("{} = f.attempts", attempts.quoted()));
         }
         set.extend(self.set_error());
         format!(
-            "UPDATE {} AS o SET {}\nFROM {fates} AS f(id, attempts, error)\nWHERE {} = f.id AND {}",
+            "UPDATE {} AS o SET {}\nFROM {fates}\nWHERE {} = f.id AND {}",
             self.name(),
             set.join(", "),
             self.id("o"),
@@ -99,13 +108,16 @@ impl Writer<'_> {
         else {
             return String::new();
         };
-        let fates = (self.dialect.rows)(&[
-            (1, &self.id_list()),
-            (3, "text"),
-            (4, "int4"),
-            (5, "int8"),
-            (6, "text"),
-        ]);
+        let fates = (self.dialect.rows)(
+            &[
+                list(1, &self.id_list(), "id"),
+                list(3, "text", "status"),
+                list(4, "int4", "attempts"),
+                list(5, "int8", "wait"),
+                list(6, "text", "error"),
+            ],
+            "f",
+        );
         let status = (self.dialect.cast)("f.status", self.table.sql_type(column));
         let due = (self.dialect.after)(self.dialect.now, "f.wait");
         let mut set = vec![
@@ -121,7 +133,7 @@ impl Writer<'_> {
         }
         set.extend(self.set_error());
         format!(
-            "UPDATE {} AS o SET {}\nFROM {fates} AS f(id, status, attempts, wait, error)\nWHERE {} = f.id AND {}",
+            "UPDATE {} AS o SET {}\nFROM {fates}\nWHERE {} = f.id AND {}",
             self.name(),
             set.join(", "),
             self.id("o"),
@@ -130,15 +142,18 @@ impl Writer<'_> {
     }
 
     /// $1 ids, $2 attempts, $3 errors, $4 microseconds to wait, $5 dead, $6 keys, $7 outbox.
-    fn settle_failed_aside(&self) -> String {
-        let fates = (self.dialect.rows)(&[
-            (1, &self.id_list()),
-            (2, "int4"),
-            (3, "text"),
-            (4, "int8"),
-            (5, "bool"),
-            (6, "text"),
-        ]);
+    fn settle_failed_aside(&self) -> (Option<String>, String) {
+        let fates = (self.dialect.rows)(
+            &[
+                list(1, &self.id_list(), "id"),
+                list(2, "int4", "attempts"),
+                list(3, "text", "error"),
+                list(4, "int8", "wait"),
+                list(5, "bool", "dead"),
+                list(6, "text", "key"),
+            ],
+            "f",
+        );
         let mut set: Vec<String> = self.set_error().into_iter().collect();
         if let State::Flag {
             published,
@@ -148,21 +163,37 @@ impl Writer<'_> {
         {
             set.push(format!("{} = f.dead", published.quoted()));
         }
-        let marked = if set.is_empty() {
-            String::new()
-        } else {
+        let mark = |fates: &str| {
             format!(
-                ", marked AS (\nUPDATE {} AS o SET {} FROM f WHERE {} = f.id AND {})",
+                "UPDATE {} AS o SET {} FROM {fates} WHERE {} = f.id AND {}",
                 self.name(),
                 set.join(", "),
                 self.id("o"),
                 self.claimed()
             )
         };
+        if !self.dialect.writes_nest {
+            // Without a condition, ON CONFLICT would be read as a join's.
+            let note = self.note_troubles(&format!("{fates} WHERE true"));
+            return ((!set.is_empty()).then(|| mark(&fates)), note);
+        }
+        let marked = if set.is_empty() {
+            String::new()
+        } else {
+            format!(", marked AS (\n{})", mark("f"))
+        };
+        let text = format!(
+            "WITH f AS (SELECT * FROM {fates}){marked}\n{}",
+            self.note_troubles("f")
+        );
+        (None, text)
+    }
+
+    /// Keeps failures aside: the rows of `fates`, under the name `f`. $7 outbox.
+    fn note_troubles(&self, fates: &str) -> String {
         format!(
-            "WITH f AS (SELECT * FROM {fates} AS f(id, attempts, error, wait, dead, key)){marked}\n\
-             INSERT INTO {} (outbox, record_id, key, attempts, next_attempt_at, last_error, dead)\n\
-             SELECT $7, {}, f.key, f.attempts, {}, f.error, f.dead FROM f\n\
+            "INSERT INTO {} (outbox, record_id, key, attempts, next_attempt_at, last_error, dead)\n\
+             SELECT $7, {}, f.key, f.attempts, {}, f.error, f.dead FROM {fates}\n\
              ON CONFLICT (outbox, record_id) DO UPDATE SET attempts = excluded.attempts, \
              next_attempt_at = excluded.next_attempt_at, last_error = excluded.last_error, dead = excluded.dead",
             self.troubles(),

@@ -122,7 +122,7 @@ fn insert_text(layout: &Layout, table: &Table) -> String {
         trace: Some(&trace),
         now,
     };
-    insert(layout, &POSTGRES, &drafting.draft(&events).unwrap())
+    insert(layout, table, &POSTGRES, &drafting.draft(&events).unwrap())
 }
 
 #[test]

@@ -36,13 +36,18 @@ impl Writer<'_> {
                 .published_at()
                 .unwrap_or(&self.layout.columns.created_at),
         );
+        let (table, id) = (self.name(), self.id("o"));
+        let kept = format!("-{}", (self.dialect.cast)("$2", "int8"));
+        let oldest = (self.dialect.after)(self.dialect.now, &kept);
         Some(format!(
-            "DELETE FROM {table} AS o WHERE {id} = ANY(ARRAY(\n\
-             SELECT {id} FROM {table} AS o WHERE {published} AND {age} < {}\nLIMIT $1 {}))",
-            (self.dialect.after)(self.dialect.now, "-$2::int8"),
-            self.dialect.lock_skipping,
-            table = self.name(),
-            id = self.id("o"),
+            "DELETE FROM {table} AS o WHERE {}",
+            (self.dialect.among_selected)(
+                &id,
+                &format!(
+                    "SELECT {id} FROM {table} AS o WHERE {published} AND {age} < {oldest}\nLIMIT $1 {}",
+                    self.dialect.lock_skipping,
+                )
+            ),
         ))
     }
 

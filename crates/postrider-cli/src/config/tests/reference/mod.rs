@@ -64,8 +64,20 @@ const MEMORY_BROKER: &str = "
     kind = 'memory'
 ";
 
-const SECTIONS: [Section; 11] = [
+const TOKEN: &str = "
+    [admin.tokens.ops]
+    role = 'view'
+    token = 'a-token-of-some-length'
+";
+
+const SECTIONS: [Section; 12] = [
     section("`[admin]`", (RAW, "Admin"), &["admin"], ""),
+    section(
+        "`[admin.tokens.<name>]`",
+        (RAW, "Token"),
+        &["admin", "tokens", "ops"],
+        TOKEN,
+    ),
     section("`[log]`", (RAW, "Log"), &["log"], ""),
     section("`[telemetry]`", (RAW, "Telemetry"), &["telemetry"], ""),
     section(
@@ -187,7 +199,7 @@ impl Section {
             .refusal(key, None)
             .is_some_and(|text| text.starts_with("is missing") || text.contains("missing field"))
         {
-            return "needed".into();
+            return of_layout_or(field, "needed".into());
         }
         let mut config = self.config();
         inner(&mut config, self.path).remove(key);
@@ -201,11 +213,16 @@ impl Section {
         }
         match value {
             None | Some(Value::Table(_) | Value::Array(_)) => "–".into(),
-            Some(value) if field.doc.contains("layout's own default") => {
-                format!("the layout's, else `{value}`")
-            }
-            Some(value) => format!("`{value}`"),
+            Some(value) => of_layout_or(field, format!("`{value}`")),
         }
+    }
+}
+
+/// Some layouts bring a default of their own.
+fn of_layout_or(field: &Field, default: String) -> String {
+    match field.doc.contains("The layout's own default comes first") {
+        true => format!("the layout's, else {default}"),
+        false => default,
     }
 }
 
