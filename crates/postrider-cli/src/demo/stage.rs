@@ -138,7 +138,7 @@ impl<'a, D: Database> Stage<'a, D> {
             store,
             router: self.router(),
             // Its events are small.
-            message_bytes_max: None,
+            payload_bytes_max: None,
             publisher: Box::new(move || broker.publisher().map_err(|error| format!("{error:#}"))),
         });
         let no_tokens = BTreeMap::new();
