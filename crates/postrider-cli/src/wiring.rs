@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use postrider::brokers::kafka::{KafkaPublisher, KafkaReadback};
 use postrider::brokers::memory::MemoryBroker;
 use postrider::brokers::pubsub::PubSubPublisher;
+use postrider::core::operate::OVERDUE;
 use postrider::core::{
     Backoff, Layout, ManagedStore, Publisher, Readback, RetryPolicy, Router, StoreError,
 };
@@ -60,7 +61,9 @@ fn sqlite_file(url: &str, connections: u32) -> Result<sqlite::Database, StoreErr
 
 fn options(outbox: &Outbox) -> Options {
     Options {
+        name: outbox.name.clone(),
         layout: outbox.layout.clone(),
+        overdue: OVERDUE,
         max_attempts: outbox.max_attempts,
         on_dead: outbox.on_dead,
         lease: outbox.lease,
@@ -217,6 +220,18 @@ pub(crate) fn spare_publisher(
     }
 }
 
+/// Of a request to Pub/Sub, whatever is configured.
+const PUBSUB_BYTES_MAX: u64 = 10_000_000;
+
+/// The largest message that an outbox's broker takes.
+pub(crate) fn message_bytes_max(config: &Config, outbox: &Outbox) -> Option<u64> {
+    match &config.brokers.get(&outbox.broker)?.options {
+        BrokerOptions::Kafka(kafka) => Some(kafka.message_bytes_max.into()),
+        BrokerOptions::PubSub(_) => Some(PUBSUB_BYTES_MAX),
+        BrokerOptions::Memory(memory) => u64::try_from(memory.message_bytes_max).ok(),
+    }
+}
+
 /// As OpenTelemetry names them, for spans.
 fn messaging_system(broker: &Broker) -> &'static str {
     match broker.options {
@@ -240,7 +255,8 @@ fn hints(wake: Wake) -> Arc<Notify> {
     notify
 }
 
-fn relay_config(outbox: &Outbox) -> relay::Config {
+/// How an outbox's relay works.
+pub(crate) fn relay_config(outbox: &Outbox) -> relay::Config {
     relay::Config {
         batch: outbox.batch,
         claims: outbox.claims,

@@ -13,6 +13,7 @@ mod completions;
 mod config;
 mod dashboard;
 mod dead;
+mod demo;
 mod docs;
 mod healthcheck;
 mod hundred_thousand;

@@ -15,10 +15,12 @@ use rdkafka::{Message as _, Offset, TopicPartitionList};
 
 use super::super::log;
 use super::super::subscription::headers;
-use super::{TIMEOUT, unavailable};
+use super::{REACH_TIMEOUT, TIMEOUT, unavailable};
 
 /// Most messages of one call.
 const CHUNK: usize = 2_000;
+/// How many of librdkafka's complaints are looked at for the reason of a failure.
+const COMPLAINTS_MAX: usize = 100;
 /// How long a call collects messages before it gives what it has.
 const COLLECT: Duration = Duration::from_millis(200);
 
@@ -142,7 +144,7 @@ impl Reader {
     /// All partitions, or `None` where there is no such topic.
     fn partitions(&self) -> Result<Option<Vec<i32>>, ReadbackError> {
         let name = self.topic.as_str();
-        let metadata = self.consumer.fetch_metadata(Some(name), TIMEOUT);
+        let metadata = self.consumer.fetch_metadata(Some(name), REACH_TIMEOUT);
         let metadata = metadata.map_err(|error| self.explain(&error))?;
         let Some(topic) = metadata.topics().iter().find(|topic| topic.name() == name) else {
             return Ok(None);
@@ -229,6 +231,12 @@ impl Reader {
     }
 
     fn unavailable(&self, what: &str) -> ReadbackError {
+        // librdkafka tells its reasons when it is polled.
+        for _ in 0..COMPLAINTS_MAX {
+            if self.consumer.poll(Duration::ZERO).is_none() {
+                break;
+            }
+        }
         match self.consumer.context().last() {
             Some(complaint) => unavailable(&format!("{what}: {complaint}")),
             None => unavailable(what),

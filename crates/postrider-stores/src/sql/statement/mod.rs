@@ -7,6 +7,7 @@ mod insert;
 pub(crate) mod records;
 mod settle;
 #[cfg(test)]
+#[cfg(all(feature = "postgres", feature = "sqlite"))]
 mod tests;
 mod upkeep;
 
@@ -24,6 +25,7 @@ use super::{LANES, TROUBLES};
 pub(crate) use audit::{Audit, audit_table};
 pub(crate) use insert::insert;
 #[cfg(test)]
+#[cfg(all(feature = "postgres", feature = "sqlite"))]
 pub(crate) use tests::compare;
 pub(crate) use upkeep::{claim_index, suffixed, troubled_index};
 
