@@ -59,7 +59,7 @@ impl Managed {
             replays: Replays::new(parts.store.clone(), parts.router, parts.publisher),
             store: parts.store,
             counts: Counts::default(),
-            payload_bytes_max: parts.message_bytes_max,
+            payload_bytes_max: parts.payload_bytes_max,
             turns: Semaphore::new(limits::QUESTIONS_MAX),
         }
     }
