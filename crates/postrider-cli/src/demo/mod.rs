@@ -92,7 +92,7 @@ pub(crate) async fn run(options: Options, stop: CancellationToken) -> anyhow::Re
 
 impl Start {
     async fn run<D: Database>(self, database: D) -> anyhow::Result<()> {
-        let broker = broker(&self.config);
+        let broker = broker(&self.config)?;
         let stage = Stage::new(database, broker, &self.config, &self.settings.topic);
         let (found, created) = stage.prepare().await?;
         let welcome = Welcome {
@@ -153,15 +153,13 @@ fn settings(
     })
 }
 
-/// The one broker that the config names.
-fn broker(config: &Config) -> Broker {
-    let options = config.brokers.values().map(|broker| &broker.options);
-    let kafka = options.filter_map(|options| match options {
-        BrokerOptions::Kafka(config) => Some(config.clone()),
-        _ => None,
-    });
-    match kafka.last() {
-        Some(config) => Broker::Kafka(config),
-        None => Broker::Memory(MemoryBroker::default()),
+/// The broker that the config names.
+fn broker(config: &Config) -> anyhow::Result<Broker> {
+    match config.brokers.values().next().map(|broker| &broker.options) {
+        Some(BrokerOptions::Memory(config)) => {
+            Ok(Broker::Memory(MemoryBroker::new(config.clone())))
+        }
+        Some(BrokerOptions::Kafka(config)) => Ok(Broker::Kafka(config.clone())),
+        _ => anyhow::bail!("the demo runs on Kafka or on a broker in its process"),
     }
 }

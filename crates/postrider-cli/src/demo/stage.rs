@@ -28,6 +28,7 @@ const DEMO: &str = "demo";
 pub(super) struct Stage<'a, D> {
     database: D,
     broker: Broker,
+    config: &'a Config,
     outbox: &'a Outbox,
     topic: Topic,
     dead_letters: Topic,
@@ -39,6 +40,7 @@ impl<'a, D: Database> Stage<'a, D> {
         Self {
             database,
             broker,
+            config,
             outbox: &config.outboxes[0],
             topic: topic.into(),
             dead_letters: format!("{topic}.dlt").into(),
@@ -137,8 +139,8 @@ impl<'a, D: Database> Stage<'a, D> {
             relay,
             store,
             router: self.router(),
-            // Its events are small.
-            payload_bytes_max: None,
+            payload_bytes_max: (self.config.brokers.get(&self.outbox.broker))
+                .map(wiring::payload_bytes_max),
             publisher: Box::new(move || broker.publisher().map_err(|error| format!("{error:#}"))),
         });
         let no_tokens = BTreeMap::new();

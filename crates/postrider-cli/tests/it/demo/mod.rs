@@ -107,7 +107,7 @@ async fn a_dead_record_parks_its_key_until_it_is_discarded() {
             .iter()
             .map(|step| step["what"].as_str().unwrap())
             .collect();
-        let resent = steps.iter().any(|what| *what == "resent");
+        let resent = steps.contains(&"resent");
         let dead = shown["record"]["state"] == "dead"
             && shown["record"]["error"]
                 .as_str()
