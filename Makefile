@@ -6,10 +6,13 @@ SECS ?= 60
 # For recipes that talk to the services: puts their addresses into the recipe's environment.
 with_services = environment=$$(scripts/services up); eval "$$environment";
 
-.PHONY: help test check build release docs fmt services clean-services bench bench-consume torture
+.PHONY: help demo test check build release docs fmt services clean-services bench bench-consume torture
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## see it at work, with nothing to install; make demo ARGS="--rate 10" passes options on
+	@cargo run -p postrider-cli -- demo $(ARGS)
 
 test: ## all that must pass: starts the services, then fmt, clippy, build and every test
 	@scripts/test

@@ -35,13 +35,15 @@ pub(crate) fn start(log: &Log, telemetry: &Telemetry) -> anyhow::Result<Option<E
     Ok(exporting)
 }
 
-/// A verb that answers and ends: only what went wrong, for a person to read. What librdkafka has to say
-/// is in the error that it leads to.
-pub(crate) fn start_quietly() {
+/// Only what went wrong. What librdkafka has to say is in the error that it leads to.
+pub(crate) const QUIET: &str = "warn,librdkafka=off";
+
+/// A verb that speaks to a person: these directives, as in `RUST_LOG`, and no times.
+pub(crate) fn start_quietly(level: &str) {
     let lines = lines()
         .with_ansi(std::io::stderr().is_terminal())
         .without_time()
-        .with_filter(EnvFilter::new("warn,librdkafka=off"));
+        .with_filter(EnvFilter::new(level));
     tracing_subscriber::registry().with(lines).init();
 }
 

@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use postrider::brokers::kafka::{KafkaPublisher, KafkaReadback};
 use postrider::brokers::memory::MemoryBroker;
 use postrider::brokers::pubsub::PubSubPublisher;
+use postrider::core::operate::OVERDUE;
 use postrider::core::{
     Backoff, Layout, ManagedStore, Publisher, Readback, RetryPolicy, Router, StoreError,
 };
@@ -25,18 +26,44 @@ use crate::config::{
 pub(crate) type Store = Arc<dyn ManagedStore>;
 pub(crate) type Publishers = BTreeMap<String, Arc<dyn Publisher>>;
 
-/// The table of an outbox. Connects when it is first used.
+/// The table of an outbox, for an operator. Connects when it is first used.
 pub(crate) fn store(outbox: &Outbox) -> Result<Store, ConfigError> {
     Ok(match outbox.database.kind() {
-        DatabaseKind::Postgres => Arc::new(postgres_store(outbox)?),
+        DatabaseKind::Postgres => {
+            let (url, connections) = (outbox.database.expose(), outbox.connections);
+            Arc::new(postgres_store(outbox, postgres::connect(url, connections))?)
+        }
         DatabaseKind::Sqlite => Arc::new(sqlite_store(outbox)?),
     })
 }
 
-/// The same as what it is, for what only it can do.
-pub(crate) fn postgres_store(outbox: &Outbox) -> Result<PostgresStore, ConfigError> {
-    let pool = postgres::connect(outbox.database.expose(), outbox.connections)
-        .map_err(|error| ConfigError::in_database(&outbox.name, error.to_string()))?;
+/// The same for what only a stream in Postgres can do.
+pub(crate) fn stream_store(outbox: &Outbox) -> Result<PostgresStore, ConfigError> {
+    let (url, connections) = (outbox.database.expose(), outbox.connections);
+    postgres_store(outbox, postgres::connect(url, connections))
+}
+
+/// The same for a relay, whose sessions can be told from others.
+pub(crate) fn relay_store(outbox: &Outbox) -> Result<Store, ConfigError> {
+    Ok(match outbox.database.kind() {
+        DatabaseKind::Postgres => Arc::new(postgres_relay_store(outbox)?),
+        DatabaseKind::Sqlite => Arc::new(sqlite_store(outbox)?),
+    })
+}
+
+fn postgres_relay_store(outbox: &Outbox) -> Result<PostgresStore, ConfigError> {
+    let (url, connections) = (outbox.database.expose(), outbox.connections);
+    postgres_store(
+        outbox,
+        postgres::connect_relay(url, connections, &outbox.name),
+    )
+}
+
+fn postgres_store(
+    outbox: &Outbox,
+    pool: Result<postgres::PgPool, StoreError>,
+) -> Result<PostgresStore, ConfigError> {
+    let pool = pool.map_err(|error| ConfigError::in_database(&outbox.name, error.to_string()))?;
     Ok(PostgresStore::new(pool, options(outbox)))
 }
 
@@ -61,7 +88,9 @@ fn sqlite_file(url: &str, connections: u32) -> Result<sqlite::Database, StoreErr
 
 fn options(outbox: &Outbox) -> Options {
     Options {
+        name: outbox.name.clone(),
         layout: outbox.layout.clone(),
+        overdue: OVERDUE,
         max_attempts: outbox.max_attempts,
         on_dead: outbox.on_dead,
         lease: outbox.lease,
@@ -192,7 +221,7 @@ pub(crate) fn relay(
     }
     match outbox.database.kind() {
         DatabaseKind::Postgres if !outbox.notify => {}
-        DatabaseKind::Postgres => relay = relay.wake(hints(postgres_store(outbox)?.listen())),
+        DatabaseKind::Postgres => relay = relay.wake(hints(postgres_relay_store(outbox)?.listen())),
         DatabaseKind::Sqlite => relay = relay.wake(hints(sqlite_store(outbox)?.listen())),
     }
     Ok(relay.build())
@@ -215,6 +244,16 @@ pub(crate) fn spare_publisher(
         (_, Some(shared)) => Ok(shared.clone()),
         (Some(options), None) => publisher(options),
         (None, None) => Err("the outbox has no broker".into()),
+    }
+}
+
+/// The largest payload that a broker takes, before its envelope and headers are counted.
+pub(crate) fn payload_bytes_max(broker: &Broker) -> u64 {
+    match &broker.options {
+        BrokerOptions::Kafka(config) => u64::from(config.message_bytes_max),
+        // The service's own limit; it has no setting.
+        BrokerOptions::PubSub(_) => 10_000_000,
+        BrokerOptions::Memory(config) => config.message_bytes_max as u64,
     }
 }
 
@@ -241,7 +280,8 @@ fn hints(wake: Wake) -> Arc<Notify> {
     notify
 }
 
-fn relay_config(outbox: &Outbox) -> relay::Config {
+/// How an outbox's relay works.
+pub(crate) fn relay_config(outbox: &Outbox) -> relay::Config {
     relay::Config {
         batch: outbox.batch,
         claims: outbox.claims,

@@ -1,6 +1,14 @@
 //! Outbox, inbox and idempotency stores. `sql` writes the statements for a layout, as text and without a driver; each
 //! database has a folder that runs them.
 
+#![cfg_attr(
+    not(all(feature = "postgres", feature = "sqlite")),
+    allow(
+        dead_code,
+        reason = "what one database does not need of what they share, the other does"
+    )
+)]
+
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "redis")]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use postrider_core::operate::OVERDUE;
 use postrider_core::{Layout, OnDead};
 
 use crate::sql::dialect::Dialect;
@@ -12,6 +13,10 @@ use crate::sql::table::Table;
 #[derive(Debug, Clone)]
 pub struct Options {
     pub layout: Layout,
+    /// What the outbox is called; relays name their sessions by it.
+    pub name: String,
+    /// A transaction that is open for longer is named in a diagnosis.
+    pub overdue: Duration,
     /// A record that failed this often is dead. Must be what the relay's retry policy says.
     pub max_attempts: u32,
     pub on_dead: OnDead,
@@ -25,6 +30,8 @@ pub struct Options {
 impl Options {
     pub fn new(layout: Layout) -> Self {
         Self {
+            name: layout.table.to_string(),
+            overdue: OVERDUE,
             max_attempts: layout.defaults.max_attempts.unwrap_or(25),
             on_dead: OnDead::Park,
             lease: Duration::from_secs(60),

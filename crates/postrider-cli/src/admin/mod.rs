@@ -35,12 +35,13 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub(crate) use ask::Body;
 pub(crate) use outbox::{Managed, Parts};
+pub(crate) use refused::Refused;
 pub(crate) use server::serve;
 
-use crate::config::Token;
+use crate::config::{Role, Token};
 use access::Access;
-use refused::Refused;
 
 /// How long a stop waits for changes and replays that are under way.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(6);
@@ -60,7 +61,8 @@ pub(crate) struct Admin {
     streams: Arc<Semaphore>,
     /// What goes on when its client has gone.
     tasks: TaskTracker,
-    demo: bool,
+    /// Resources of the demo's own, where this is one.
+    demo: Option<Router>,
 }
 
 impl Admin {
@@ -80,8 +82,29 @@ impl Admin {
             frame: Arc::new(Mutex::new((u64::MAX, "".into()))),
             streams: Arc::new(Semaphore::new(limits::STREAMS_MAX)),
             tasks: TaskTracker::new(),
-            demo: false,
+            demo: None,
         }
+    }
+
+    /// The admin address of a demo, with resources of its own. They are behind the rules of the API, and need the role
+    /// `operate`.
+    pub(crate) fn with_demo(self, routes: Router) -> Self {
+        Self {
+            demo: Some(routes),
+            ..self
+        }
+    }
+
+    /// What a demo adds, if this is one.
+    fn demo(&self) -> Router<Self> {
+        let routes = self.demo.clone().unwrap_or_default();
+        let routes = routes.with_state(());
+        routes
+            .route_layer(middleware::from_fn_with_state(
+                Role::Operate,
+                access::require,
+            ))
+            .route_layer(middleware::from_fn(access::refuse_other_sites))
     }
 
     fn outbox(&self, name: &str) -> Result<Arc<Managed>, Refused> {
@@ -108,6 +131,7 @@ pub(crate) fn router(admin: Admin) -> Router {
     let guarded = api::router()
         .route("/readyz", get(health::readyz))
         .route("/metrics", get(metrics::metrics))
+        .merge(admin.demo())
         .fallback(|| async { Refused::not_found("there is no such resource") })
         .method_not_allowed_fallback(not_allowed)
         .with_state(admin.clone());

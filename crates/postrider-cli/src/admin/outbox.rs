@@ -27,6 +27,8 @@ pub(crate) struct Parts<'a> {
     pub(crate) relay: &'a Relay,
     pub(crate) store: Arc<dyn ManagedStore>,
     pub(crate) router: Router,
+    /// The largest message that the broker takes, where there is a limit.
+    pub(crate) payload_bytes_max: Option<u64>,
     /// Makes a publisher for a replay, best one of its own.
     pub(crate) publisher: MakePublisher,
 }
@@ -42,6 +44,7 @@ pub(crate) struct Managed {
     pub(super) store: Arc<dyn ManagedStore>,
     pub(super) counts: Counts,
     pub(super) replays: Replays,
+    pub(super) payload_bytes_max: Option<u64>,
     turns: Semaphore,
 }
 
@@ -56,6 +59,7 @@ impl Managed {
             replays: Replays::new(parts.store.clone(), parts.router, parts.publisher),
             store: parts.store,
             counts: Counts::default(),
+            payload_bytes_max: parts.payload_bytes_max,
             turns: Semaphore::new(limits::QUESTIONS_MAX),
         }
     }

@@ -8,7 +8,7 @@ use postrider::core::text::{ERROR_BYTES_MAX, bounded, chain};
 use serde_json::json;
 
 #[derive(Debug)]
-pub(super) struct Refused {
+pub(crate) struct Refused {
     status: StatusCode,
     error: String,
     /// How many records match, where another number was expected.
@@ -16,7 +16,7 @@ pub(super) struct Refused {
 }
 
 impl Refused {
-    pub(super) fn new(status: StatusCode, error: impl Into<String>) -> Self {
+    pub(crate) fn new(status: StatusCode, error: impl Into<String>) -> Self {
         Self {
             status,
             error: bounded(&error.into(), ERROR_BYTES_MAX),
@@ -25,16 +25,16 @@ impl Refused {
     }
 
     /// Asked wrongly.
-    pub(super) fn bad(error: impl Into<String>) -> Self {
+    pub(crate) fn bad(error: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, error)
     }
 
-    pub(super) fn not_found(error: impl Into<String>) -> Self {
+    pub(crate) fn not_found(error: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, error)
     }
 
     /// The same may succeed later.
-    pub(super) fn unavailable(error: impl Into<String>) -> Self {
+    pub(crate) fn unavailable(error: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, error)
     }
 

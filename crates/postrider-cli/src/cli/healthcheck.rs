@@ -55,9 +55,9 @@ fn reachable(listen: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, listen.port())
 }
 
+/// With the token that may least.
 fn request(address: SocketAddr, path: &str, admin: &config::Admin) -> String {
-    // Any of them may ask that.
-    let token = admin.tokens.values().next();
+    let token = admin.tokens.values().min_by_key(|token| token.role);
     let token = token.map_or_else(String::new, |token| {
         format!("Authorization: Bearer {}\r\n", token.token.expose())
     });

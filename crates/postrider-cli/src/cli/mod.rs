@@ -5,11 +5,13 @@ mod check;
 mod cleanup;
 mod completions;
 mod dead;
+mod demo;
 mod healthcheck;
 mod init;
 mod layouts;
 mod relay;
 mod replay;
+mod signals;
 mod status;
 mod stream;
 mod verify;
@@ -32,6 +34,8 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
+    /// See all of it at work: an order service, a relay, two consumers and the dashboard, with nothing to install
+    Demo(demo::Args),
     /// Carry events to the brokers until SIGTERM or SIGINT
     Relay(relay::Args),
     /// Create what an outbox needs in its database, or print the statements
@@ -62,10 +66,13 @@ enum Verb {
 
 impl Cli {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
-        if !matches!(self.verb, Verb::Relay(_)) {
-            telemetry::start_quietly();
+        match self.verb {
+            Verb::Relay(_) => {}
+            Verb::Demo(_) => telemetry::start_quietly(demo::LOG),
+            _ => telemetry::start_quietly(telemetry::QUIET),
         }
         match self.verb {
+            Verb::Demo(args) => demo::run(args).await,
             Verb::Relay(args) => relay::run(args).await,
             Verb::Init(args) => init::run(args).await,
             Verb::Check(args) => check::run(args).await,
@@ -130,4 +137,4 @@ fn one<'a>(config: &'a Config, name: Option<&str>) -> Result<&'a Outbox, UsageEr
 /// The arguments cannot be followed. Exit code 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct UsageError(String);
+pub(crate) struct UsageError(pub(crate) String);

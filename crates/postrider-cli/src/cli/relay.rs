@@ -7,11 +7,11 @@ use anyhow::Context as _;
 use postrider::core::{Finding, Level, StoreError};
 use postrider::{Metrics, Relay};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::ConfigArgs;
+use super::signals::Signals;
 use crate::admin::{self, Admin, Managed};
 use crate::config::{Config, Outbox};
 use crate::telemetry;
@@ -58,7 +58,7 @@ fn outboxes(
     metrics: &Metrics,
 ) -> anyhow::Result<Vec<Wired>> {
     let wire = |outbox: &Outbox| {
-        let store = wiring::store(outbox)?;
+        let store = wiring::relay_store(outbox)?;
         let relay = wiring::relay(config, outbox, store.clone(), publishers, metrics)?;
         Ok((outbox.name.clone(), store, relay))
     };
@@ -75,6 +75,10 @@ fn managed(config: &Config, publishers: &Publishers, wired: &[Wired]) -> Vec<Man
             relay,
             store: store.clone(),
             router: wiring::router(outbox),
+            payload_bytes_max: config
+                .brokers
+                .get(&outbox.broker)
+                .map(wiring::payload_bytes_max),
             publisher: Box::new(wiring::spare_publisher(config, outbox, publishers)),
         })
     };
@@ -180,38 +184,4 @@ fn judge(outbox: &str, findings: &[Finding]) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-pub(super) struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    pub(super) fn listen() -> anyhow::Result<Self> {
-        let listen = |kind| signal(kind).context("signals cannot be received");
-        Ok(Self {
-            terminate: listen(SignalKind::terminate())?,
-            interrupt: listen(SignalKind::interrupt())?,
-        })
-    }
-
-    async fn stop_on_first_and_exit_on_second(mut self, stop: CancellationToken) {
-        let signal = self.next().await;
-        tracing::info!(signal, "stopping; a second signal stops at once");
-        stop.cancel();
-        let signal = self.next().await;
-        tracing::warn!(
-            signal,
-            "stopped at once; what was in flight will be sent again"
-        );
-        std::process::exit(128 + signal);
-    }
-
-    pub(super) async fn next(&mut self) -> i32 {
-        tokio::select! {
-            _ = self.terminate.recv() => SignalKind::terminate().as_raw_value(),
-            _ = self.interrupt.recv() => SignalKind::interrupt().as_raw_value(),
-        }
-    }
 }

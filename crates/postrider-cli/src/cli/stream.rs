@@ -65,7 +65,7 @@ async fn status(args: StatusArgs) -> anyhow::Result<ExitCode> {
         } else if outbox.layout.claim != ClaimMode::Stream {
             continue;
         }
-        let groups = wiring::postgres_store(outbox)?.stream_status().await;
+        let groups = wiring::stream_store(outbox)?.stream_status().await;
         let groups =
             groups.with_context(|| format!("cannot read the stream of {}", outbox.name))?;
         found.push((&outbox.name, groups));
@@ -126,7 +126,7 @@ async fn re_anchor(args: ReAnchorArgs) -> anyhow::Result<ExitCode> {
     let config = args.config.load()?;
     for outbox in chosen(&config, Some(&args.outbox))? {
         streams(outbox)?;
-        let anchored = wiring::postgres_store(outbox)?.re_anchor().await;
+        let anchored = wiring::stream_store(outbox)?.re_anchor().await;
         let anchored =
             anchored.with_context(|| format!("{} could not be re-anchored", outbox.name))?;
         if args.json {

@@ -78,7 +78,7 @@ pub(crate) struct Telemetry {
 pub(crate) struct Outbox {
     /// What it is called in logs, metrics, commands and variables.
     pub(crate) name: Option<String>,
-    /// Where the table is: `postgres://user:password@host:5432/name`.
+    /// Where the table is: `postgres://user:password@host:5432/name` or `sqlite:path/to/file.db`.
     pub(crate) database: Option<Reference>,
     /// At most so many to the database; more than `claims`. Default: `claims` + 2.
     pub(crate) connections: Option<i64>,

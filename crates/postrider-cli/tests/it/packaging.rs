@@ -232,6 +232,7 @@ async fn the_shipped_config_starts_a_relay_that_its_probes_find_ready() {
         Project::new(&config)
             .variable("DATABASE_URL", outbox.url())
             .variable("ADMIN_TOKEN", "a-token-of-some-length")
+            .variable("METRICS_TOKEN", "another-token-of-some-length")
             .variable("POSTRIDER__BROKER__MAIN__BOOTSTRAP", &services().kafka)
             .variable("POSTRIDER__ADMIN__LISTEN", listen)
     };

@@ -20,7 +20,7 @@ impl Audit for PostgresStore {
         let inner = &*self.inner;
         let ready = inner.ready().await?;
         let entry = Entry::new(by, act, &ready.table.full_name);
-        let record = act.record.as_ref().map(|record| audited_id(record));
+        let record = act.record.as_ref().map(audited_id);
         let note = query(&ready.statements.audit.note)
             .bind(entry.who)
             .bind(entry.action)

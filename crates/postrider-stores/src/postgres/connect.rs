@@ -14,6 +14,26 @@ const TRUSTED_IDLE: Duration = Duration::from_secs(1);
 /// A pool that connects when it is first used, so a database that is down is no error yet. Only a URL
 /// that cannot be read is.
 pub fn connect(url: &str, connections_max: u32) -> Result<PgPool, StoreError> {
+    connect_as(url, connections_max, "postrider")
+}
+
+/// The same for a relay: its sessions say so, and whose they are, unless the URL gives them another name.
+pub fn connect_relay(url: &str, connections_max: u32, outbox: &str) -> Result<PgPool, StoreError> {
+    connect_as(url, connections_max, &relay_name(outbox))
+}
+
+/// What a relay's sessions are called. The server cuts names, and replaces what is not ASCII.
+pub(super) fn relay_name(outbox: &str) -> String {
+    const BYTES_MAX: usize = 63;
+    let ascii = |c: char| if (' '..='~').contains(&c) { c } else { '?' };
+    let name: String = "postrider relay "
+        .chars()
+        .chain(outbox.chars().map(ascii))
+        .collect();
+    name.chars().take(BYTES_MAX).collect()
+}
+
+fn connect_as(url: &str, connections_max: u32, name: &str) -> Result<PgPool, StoreError> {
     let mut options = PgConnectOptions::from_str(url).map_err(|error| StoreError::Refused {
         action: "connect",
         // The URL holds the password, so it is not shown.
@@ -24,7 +44,7 @@ pub fn connect(url: &str, connections_max: u32) -> Result<PgPool, StoreError> {
         source: None,
     })?;
     if options.get_application_name().is_none() {
-        options = options.application_name("postrider");
+        options = options.application_name(name);
     }
     // The relay reports what fails; statement by statement would drown it.
     options = options.disable_statement_logging();

@@ -40,7 +40,7 @@ pub use sqlx::{PgConnection, PgPool};
 
 pub use crate::options::Options;
 pub use crate::wake::Wake;
-pub use connect::connect;
+pub use connect::{connect, connect_relay};
 pub use emit::Outbox;
 pub use inbox::{InboxLayout, PgInbox};
 pub use parked::PgParkedKeys;

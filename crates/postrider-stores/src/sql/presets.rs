@@ -82,6 +82,11 @@ fn packfinderz(layout: &Layout, dialect: &Dialect) -> Vec<String> {
     table.column(&columns.created_at, "timestamptz NOT NULL DEFAULT now()");
     table.state();
     statements.push(table.statement());
+    if !dialect.describes {
+        // The source's own index of published_at would be preferred to the claim's, and the backlog sorted.
+        statements.extend(claim_indexes(layout, dialect));
+        return statements;
+    }
     let published_at = layout.published_at().cloned();
     let both = columns
         .aggregate_type

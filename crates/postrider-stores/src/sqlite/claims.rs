@@ -6,6 +6,7 @@
 //! process has let go of it. Whoever claims next deletes the row, and from then on its holder can settle nothing.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use postrider_core::layout::TableName;
 use serde_json::Value;
@@ -21,11 +22,13 @@ pub(super) const CLAIMS: &str = "postrider_claims";
 #[derive(Debug)]
 pub(super) struct Statements {
     /// outbox → token, process, until, held
-    read: std::sync::Arc<str>,
+    read: Arc<str>,
+    /// → processes
+    processes: Arc<str>,
     /// tokens
-    delete: std::sync::Arc<str>,
+    delete: Arc<str>,
     /// token, outbox, process, until, held
-    insert: std::sync::Arc<str>,
+    insert: Arc<str>,
 }
 
 impl Statements {
@@ -33,6 +36,7 @@ impl Statements {
         let table = table(outbox).quoted();
         Self {
             read: format!("SELECT token, process, until, held FROM {table} WHERE outbox = $1").into(),
+            processes: format!("SELECT DISTINCT process FROM {table}").into(),
             delete: format!(
                 "DELETE FROM {table} WHERE token IN (SELECT value FROM json_each($1))"
             )
@@ -65,8 +69,7 @@ pub(super) struct Others {
     pub(super) held: Vec<Value>,
     /// Tokens of claims that have ended.
     ended: Vec<String>,
-    /// Processes that are gone. Their lock files stay until the next process sweeps them: one that was removed before
-    /// the commit would prove nothing to others.
+    /// Processes that are gone.
     gone: HashSet<String>,
 }
 
@@ -123,6 +126,15 @@ impl Others {
         let free = |lane: &u32| !held.contains(&u64::from(*lane));
         wanted.into_iter().filter(free).collect()
     }
+}
+
+/// The processes that claims name, whatever their outbox.
+pub(super) async fn processes(
+    inner: &Inner,
+    connection: &mut SqliteConnection,
+) -> Result<HashSet<String>, sqlx::Error> {
+    let rows = Bound::new(&inner.claims.processes).rows(connection).await?;
+    rows.iter().map(|row| row.try_get(0)).collect()
 }
 
 /// Writes a claim down.

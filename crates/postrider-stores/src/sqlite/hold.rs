@@ -1,6 +1,6 @@
 //! Claims of tables that have no column for one: held by a row of [`claims`], and settled only while it is there.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use super::bind::{self, Bound};
 use super::claims::{self, New, Others};
 use super::error::store_error;
 use super::outbox::{Ready, is_idle, select};
-use super::process::Token;
+use super::process::{self, Token};
 use super::tx::Tx;
 use crate::fates::{Sorted, Trouble, ids, missing, recall, rest};
 
@@ -51,6 +51,9 @@ pub(super) async fn claim(
         return Ok(None);
     };
     tx.commit().await.map_err(&failed)?;
+    if let Some(named) = &taken.sweeping {
+        process::sweep(inner.database.path(), named);
+    }
     if taken.records.is_empty() {
         return Ok(None);
     }
@@ -71,6 +74,8 @@ struct Taken {
     records: Vec<Record>,
     lanes: u32,
     troubled: bool,
+    /// Where lock files are to be swept: the processes that claims still name.
+    sweeping: Option<HashSet<String>>,
 }
 
 /// `None` where nothing was written.
@@ -115,6 +120,9 @@ async fn take(
         held,
     };
     claims::begin(inner, &claim, tx).await.map_err(&failed)?;
+    if here.may_sweep() {
+        taken.sweeping = Some(claims::processes(inner, tx).await.map_err(&failed)?);
+    }
     Ok(Some(taken))
 }
 

@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
 use uuid::Uuid;
@@ -51,6 +52,8 @@ pub(super) struct Presence {
     /// What claims name this process by.
     pub(super) name: String,
     path: PathBuf,
+    /// Whether this process has looked for what others left behind.
+    swept: AtomicBool,
     _locked: File,
 }
 
@@ -61,7 +64,6 @@ impl Presence {
         if let Some(presence) = here.get(database).and_then(Weak::upgrade) {
             return Ok(presence);
         }
-        sweep(database);
         let name = Uuid::now_v7().simple().to_string();
         let path = lock_path(database, &name);
         // Locked before it has its name: whoever finds it unlocked knows that its process is gone.
@@ -75,15 +77,22 @@ impl Presence {
         let presence = Arc::new(Self {
             name,
             path,
+            swept: AtomicBool::new(false),
             _locked: file,
         });
         here.insert(database.to_owned(), Arc::downgrade(&presence));
         Ok(presence)
     }
+
+    /// True the first time that it is asked.
+    pub(super) fn may_sweep(&self) -> bool {
+        !self.swept.swap(true, Ordering::Relaxed)
+    }
 }
 
-/// Removes the lock files of processes that ended without a word.
-fn sweep(database: &Path) {
+/// Removes the lock files of processes that ended without a word, but for those that a claim still names: nothing else
+/// proves to others that they are gone.
+pub(super) fn sweep(database: &Path, named: &HashSet<String>) {
     let (Some(folder), Some(file)) = (database.parent(), database.file_name()) else {
         return;
     };
@@ -99,8 +108,9 @@ fn sweep(database: &Path) {
     for entry in entries.flatten().take(SWEPT_MAX) {
         let name = entry.file_name();
         let name = name.to_str().and_then(|name| name.strip_prefix(&prefix));
-        if let Some(name) = name.filter(|name| is_gone(database, name)) {
-            bury(database, name);
+        let left = name.filter(|name| !named.contains(*name) && is_gone(database, name));
+        if let Some(name) = left {
+            forget(&lock_path(database, name));
         }
     }
 }
@@ -127,11 +137,6 @@ pub(super) fn is_gone(database: &Path, name: &str) -> bool {
     }
 }
 
-/// Removes the lock file of a process that is gone.
-pub(super) fn bury(database: &Path, name: &str) {
-    forget(&lock_path(database, name));
-}
-
 fn forget(path: &Path) {
     if let Err(error) = std::fs::remove_file(path) {
         tracing::debug!(path = %path.display(), %error, "a lock file is left behind");
@@ -146,8 +151,6 @@ fn lock_path(database: &Path, name: &str) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "what fails here is a test")]
-
     use super::*;
 
     #[test]
@@ -161,8 +164,11 @@ mod tests {
         assert!(!is_gone(&database, "../x"), "not a name");
         File::create(lock_path(&database, "dead")).unwrap();
         assert!(is_gone(&database, "dead"));
-        bury(&database, "dead");
-        assert!(!is_gone(&database, "dead"));
+        sweep(&database, &HashSet::from(["dead".to_owned()]));
+        assert!(is_gone(&database, "dead"), "a claim names it");
+        sweep(&database, &HashSet::new());
+        assert!(!is_gone(&database, "dead"), "its file is gone too");
+        assert!(lock_path(&database, &here.name).exists());
         std::fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -4,6 +4,7 @@
 
 mod check;
 mod conformance;
+mod diagnosis;
 mod emit;
 mod faults;
 mod inbox;

@@ -37,7 +37,7 @@ impl Default for ReplayOptions {
             rate: None,
             from: None,
             skip: false,
-            batch: 500,
+            batch: 1_000,
             publish_timeout: Duration::from_secs(30),
             backoff: Backoff::new(Duration::from_millis(250), Duration::from_secs(10)),
         }

@@ -14,6 +14,9 @@ use reader::Reader;
 /// How long the cluster may take to answer one question, or to give the next message.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
+/// How long it may take to reach the cluster.
+const REACH_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Reads topics of a Kafka cluster. Connects when a topic is read.
 pub struct KafkaReadback {
     config: KafkaConfig,

@@ -15,7 +15,7 @@ use rdkafka::{Message as _, Offset, TopicPartitionList};
 
 use super::super::log;
 use super::super::subscription::headers;
-use super::{TIMEOUT, unavailable};
+use super::{REACH_TIMEOUT, TIMEOUT, unavailable};
 
 /// Most messages of one call.
 const CHUNK: usize = 2_000;
@@ -24,6 +24,8 @@ const COLLECT: Duration = Duration::from_millis(200);
 
 pub(super) struct Reader {
     consumer: BaseConsumer<Complaints>,
+    /// Where the cluster was looked for.
+    servers: String,
     topic: Topic,
     /// The partitions that are not read to their end.
     open: BTreeMap<i32, Extent>,
@@ -50,6 +52,7 @@ impl Reader {
                 .map_err(|error| unavailable(&text::chain(&error)))?;
         let mut reader = Self {
             consumer,
+            servers: config.get("bootstrap.servers").unwrap_or("?").into(),
             topic,
             open: BTreeMap::new(),
             total: 0,
@@ -142,7 +145,7 @@ impl Reader {
     /// All partitions, or `None` where there is no such topic.
     fn partitions(&self) -> Result<Option<Vec<i32>>, ReadbackError> {
         let name = self.topic.as_str();
-        let metadata = self.consumer.fetch_metadata(Some(name), TIMEOUT);
+        let metadata = self.consumer.fetch_metadata(Some(name), REACH_TIMEOUT);
         let metadata = metadata.map_err(|error| self.explain(&error))?;
         let Some(topic) = metadata.topics().iter().find(|topic| topic.name() == name) else {
             return Ok(None);
@@ -229,9 +232,10 @@ impl Reader {
     }
 
     fn unavailable(&self, what: &str) -> ReadbackError {
+        let servers = &self.servers;
         match self.consumer.context().last() {
-            Some(complaint) => unavailable(&format!("{what}: {complaint}")),
-            None => unavailable(what),
+            Some(complaint) => unavailable(&format!("{servers}: {what}: {complaint}")),
+            None => unavailable(&format!("{servers}: {what}")),
         }
     }
 }
@@ -276,14 +280,13 @@ impl Complaints {
 }
 
 impl ClientContext for Complaints {
-    fn error(&self, error: KafkaError, reason: &str) {
-        let reason = text::bounded(reason, text::ERROR_BYTES_MAX);
-        tracing::debug!(%error, reason, "kafka");
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
-    }
-
+    /// Why a connection failed is told here only.
     fn log(&self, level: RDKafkaLogLevel, facility: &str, line: &str) {
         log::log(level, facility, line);
+        if facility == "FAIL" {
+            let line = text::bounded(line, text::ERROR_BYTES_MAX);
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(line);
+        }
     }
 }
 

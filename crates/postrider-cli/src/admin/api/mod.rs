@@ -101,7 +101,7 @@ pub(super) fn router() -> Router<Admin> {
 }
 
 async fn me(State(admin): State<Admin>, who: Who) -> Json<Value> {
-    Json(json!({ "name": &*who.name, "role": who.role, "demo": admin.demo }))
+    Json(json!({ "name": &*who.name, "role": who.role, "demo": admin.demo.is_some() }))
 }
 
 async fn overview(State(admin): State<Admin>) -> Json<Value> {

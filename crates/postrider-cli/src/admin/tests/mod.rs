@@ -129,6 +129,7 @@ impl TestOutbox {
             relay: &relay,
             store,
             router,
+            payload_bytes_max: None,
             publisher: Box::new(move || Ok(broker.clone())),
         });
         (Self { database, id }, managed)

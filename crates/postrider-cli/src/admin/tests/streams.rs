@@ -65,6 +65,23 @@ async fn streams_share_one_computation() {
     assert!(made.len() <= seconds + 2, "{made:?} in {seconds} s");
 }
 
+/// However often somebody looks, the table is counted every two seconds at most.
+#[tokio::test]
+async fn looking_often_does_not_count_often() {
+    let (_outbox, managed) = TestOutbox::create().await;
+    let server = start_with(&BTreeMap::new(), [managed]).await;
+    let mut counted = std::collections::BTreeSet::new();
+    let began = std::time::Instant::now();
+    for _ in 0..50 {
+        let overview = server.get("/api/overview").await;
+        let overview: serde_json::Value = overview.json().await.unwrap();
+        let at = &overview["outboxes"][0]["counted_at"];
+        counted.insert(at.as_str().unwrap().to_owned());
+    }
+    let most = began.elapsed().as_secs() as usize / 2 + 1;
+    assert!(counted.len() <= most, "{counted:?}");
+}
+
 #[tokio::test]
 async fn the_seventeenth_stream_is_refused_until_another_ends() {
     let server = start().await;

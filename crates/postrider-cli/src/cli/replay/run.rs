@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::super::caller;
-use super::super::relay::Signals;
+use super::super::signals::Signals;
 use super::{Args, command};
 use crate::config::{Config, Outbox};
 use crate::wiring::{self, Store};

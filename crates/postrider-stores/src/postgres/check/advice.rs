@@ -13,19 +13,31 @@ pub(super) async fn findings(inner: &Inner, table: &Table) -> Result<Vec<Finding
     let options = &inner.options;
     let writer = writer(options, table);
     let mut findings = Vec::new();
-    let appends = matches!(options.layout.state, State::Append { .. });
-    if !appends && !shape::has_claim_index(&inner.pool, &writer).await? {
-        let message = format!(
-            "no index on {} holds the pending records in order: every claim sorts the whole backlog",
-            table.full_name
-        );
-        let create = claim_index(&writer).create("CONCURRENTLY", &table.full_name);
-        findings.push(Finding::new(Level::Warning, &table.full_name, message).remedy(create));
-    }
+    findings.extend(claim_index_missing(inner, table).await?);
     findings.extend(blocked_keys(inner, table, &writer).await?);
     findings.extend(order_columns(inner, table));
     findings.extend(nullable_state(inner, table));
     Ok(findings)
+}
+
+pub(crate) async fn claim_index_missing(
+    inner: &Inner,
+    table: &Table,
+) -> Result<Option<Finding>, sqlx::Error> {
+    let writer = writer(&inner.options, table);
+    // An append-only outbox comes with its indexes.
+    let appends = matches!(inner.options.layout.state, State::Append { .. });
+    if appends || shape::has_claim_index(&inner.pool, &writer).await? {
+        return Ok(None);
+    }
+    let message = format!(
+        "no index on {} holds the pending records in order: every claim sorts the whole backlog",
+        table.full_name
+    );
+    let create = claim_index(&writer).create("CONCURRENTLY", &table.full_name);
+    Ok(Some(
+        Finding::new(Level::Warning, &table.full_name, message).remedy(create),
+    ))
 }
 
 /// With order per key every claim looks up which keys are blocked.

@@ -3,6 +3,7 @@
 
 mod advice;
 
+pub(super) use advice::claim_index_missing;
 use postrider_core::{Finding, Level, StoreError};
 
 use super::error::store_error;

@@ -2,6 +2,7 @@
 
 mod layout;
 #[cfg(test)]
+#[cfg(all(feature = "postgres", feature = "sqlite"))]
 mod tests;
 
 use postrider_core::layout::Identifier;

@@ -9,6 +9,7 @@ mod settle;
 #[cfg_attr(not(feature = "postgres"), allow(dead_code, unused_imports))]
 pub(crate) mod stream;
 #[cfg(test)]
+#[cfg(all(feature = "postgres", feature = "sqlite"))]
 mod tests;
 mod upkeep;
 
@@ -26,6 +27,7 @@ use super::{LANES, TROUBLES};
 pub(crate) use audit::{Audit, audit_table};
 pub(crate) use insert::insert;
 #[cfg(test)]
+#[cfg(all(feature = "postgres", feature = "sqlite"))]
 pub(crate) use tests::compare;
 pub(crate) use upkeep::{claim_index, suffixed, troubled_index};
 

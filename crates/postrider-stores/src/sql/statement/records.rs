@@ -453,3 +453,19 @@ impl<'a> Wanted<'a> {
             .push(format!("({}) > ({})", writer.order("o"), values.join(", ")));
     }
 }
+
+impl Writer<'_> {
+    /// $1 bytes; with troubles $2 outbox → the id of the first record to be published whose payload has more, and how
+    /// many there are.
+    pub(crate) fn oversized(&self) -> String {
+        let troubles = self.with_troubles().replace("$1", "$2");
+        format!(
+            "SELECT {}, count(*) OVER () FROM {} AS o{troubles}\nWHERE {} AND {} > $1\nORDER BY {} LIMIT 1",
+            self.text(Some(&self.layout.columns.id)),
+            self.name(),
+            self.unsettled(),
+            self.payload_bytes(),
+            self.order("o"),
+        )
+    }
+}

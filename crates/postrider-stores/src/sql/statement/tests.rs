@@ -10,7 +10,7 @@ use postrider_core::{
 };
 
 use super::*;
-use crate::sql::dialect::POSTGRES;
+use crate::sql::dialect::{Dialect, POSTGRES, SQLITE};
 use crate::sql::draft::{Drafting, Trace};
 use crate::sql::table::Column;
 
@@ -107,7 +107,7 @@ fn event(layout: &Layout) -> Event {
     }
 }
 
-pub(super) fn insert_text(layout: &Layout, table: &Table) -> String {
+pub(super) fn insert_text(layout: &Layout, table: &Table, dialect: &Dialect) -> String {
     let trace = Trace {
         trace_id: "t".into(),
         traceparent: "00-t-s-01".into(),
@@ -122,11 +122,20 @@ pub(super) fn insert_text(layout: &Layout, table: &Table) -> String {
         trace: Some(&trace),
         now,
     };
-    insert(layout, table, &POSTGRES, &drafting.draft(&events).unwrap())
+    insert(layout, table, dialect, &drafting.draft(&events).unwrap())
 }
 
 #[test]
 fn statements_are_as_they_were() {
+    statements_in("", &POSTGRES);
+}
+
+#[test]
+fn statements_for_sqlite_are_as_they_were() {
+    statements_in("sqlite_", &SQLITE);
+}
+
+fn statements_in(database: &str, dialect: &Dialect) {
     // What is only appended to has statements of its own.
     for preset in PRESETS.into_iter().filter(|preset| *preset != "native") {
         for ordering in ["key", "none"] {
@@ -139,11 +148,11 @@ fn statements_are_as_they_were() {
             let writer = Writer {
                 layout: &layout,
                 table: &table,
-                dialect: &POSTGRES,
+                dialect,
                 rules: RULES,
             };
             let statements = writer.statements();
-            let name = |what: &str| format!("{preset}_{ordering}/{what}");
+            let name = |what: &str| format!("{database}{preset}_{ordering}/{what}");
             compare(&name("claim"), &statements.claim);
             compare(&name("settle_published"), &statements.settle_published);
             compare(&name("settle_failed"), &statements.settle_failed);
@@ -166,7 +175,7 @@ fn statements_are_as_they_were() {
             let parked = writer.parked("o", 50).map(|question| question.text);
             let parked = parked.unwrap_or_else(|| "-- no order is kept".into());
             compare(&name("parked"), &parked);
-            compare(&name("insert"), &insert_text(&layout, &table));
+            compare(&name("insert"), &insert_text(&layout, &table, dialect));
         }
     }
 }

@@ -9,6 +9,7 @@ import { href } from "../route.js";
 
 const DIAGNOSE_EVERY_MS = 15_000;
 const LANES = 32;
+const COUNTED_LATE_S = 10;
 
 export function overview() {
   const cards = new Map();
@@ -107,7 +108,7 @@ class Card {
     setClass(this.#status, `chip ${outbox.ready ? "good" : "bad"}`);
     setText(this.#status, outbox.ready ? "Ready" : "Not ready");
     const order = outbox.ordering === "key" ? "in order per key" : "without order";
-    setText(this.#facts, `${outbox.layout} layout, ${outbox.table} → ${outbox.broker}, ${outbox.claim} claims, ${order}`);
+    setText(this.#facts, `${outbox.layout} layout, ${outbox.table} → ${outbox.broker}, ${outbox.claim} claims, ${order}${late(outbox)}`);
     const reasons = [
       ["Database", outbox.database],
       ["Broker", outbox.broker_state],
@@ -144,6 +145,12 @@ class Card {
   close() {
     this.#abort.abort();
   }
+}
+
+// A database that is slow to count is not a backlog that stands still.
+function late(outbox) {
+  const seconds = (Date.parse(live.overview.at) - Date.parse(outbox.counted_at)) / 1000;
+  return seconds > COUNTED_LATE_S ? `; counted ${age(seconds)} ago` : "";
 }
 
 const LEVELS = { error: "bad", warning: "warn", note: "info" };

@@ -38,7 +38,7 @@ fn statements_of_a_stream_are_as_they_were() {
             ("dead_lock", &statements.dead.lock),
             ("dead_resend", &change_text(&statements.dead.resend)),
             ("dead_discard", &change_text(&statements.dead.discard)),
-            ("insert", &insert_text(&layout, &table)),
+            ("insert", &insert_text(&layout, &table, &POSTGRES)),
         ] {
             compare(&format!("native_{ordering}/{what}"), text);
         }

@@ -1,0 +1,112 @@
+//! What holds the backlog up right now, as far as the database knows. Nothing is changed and nothing is locked; a look
+//! that takes longer than [`PATIENCE_SECS`] is given up and said to be.
+
+mod query_text;
+mod records;
+mod sessions;
+mod table;
+
+use postrider_core::{Finding, Level, Limits, OutboxStore as _, StoreError, Timestamp};
+use sqlx::{AssertSqlSafe, PgConnection, Row as _};
+
+use super::check::claim_index_missing;
+use super::error::{code, store_error};
+use super::tx::Tx;
+use super::{Inner, PostgresStore};
+
+const PATIENCE_SECS: u32 = 5;
+/// Clocks that differ by more make ages and histories hard to read.
+const SKEW_MICROS_MAX: i64 = 5_000_000;
+
+pub(super) async fn findings(
+    store: &PostgresStore,
+    limits: &Limits,
+) -> Result<Vec<Finding>, StoreError> {
+    let inner = &*store.inner;
+    let failed = store_error("look for what holds the backlog up", &inner.name());
+    let (mut findings, locked) = around(inner).await.map_err(&failed)?;
+    if !locked {
+        let ready = inner.ready().await?;
+        if !limits.relay_runs {
+            let backlog = store.backlog().await?;
+            let missing = sessions::relay_missing(inner, &backlog).await;
+            findings.extend(missing.map_err(&failed)?);
+        }
+        findings.extend(records::parked(store).await?);
+        findings.extend(records::oversized(inner, &ready, limits).await?);
+        let index = claim_index_missing(inner, &ready.table).await;
+        findings.extend(index.map_err(&failed)?);
+    }
+    findings.sort_by_key(|finding| finding.level);
+    Ok(findings)
+}
+
+/// What can be seen without touching the table, and whether it is locked so that nobody can.
+async fn around(inner: &Inner) -> Result<(Vec<Finding>, bool), sqlx::Error> {
+    let table = inner.options.layout.table.quoted();
+    let begin = format!("BEGIN READ ONLY; SET LOCAL statement_timeout = '{PATIENCE_SECS}s'");
+    let (mut tx, _) = Tx::begin(&inner.pool, begin.into()).await?;
+    let mut findings = sessions::findings(&mut tx, inner).await?;
+    findings.extend(table::findings(&mut tx, &table).await?);
+    findings.extend(clock_skew(&mut tx).await?);
+    let lock = format!("LOCK TABLE {table} IN ACCESS SHARE MODE NOWAIT");
+    let lock = sqlx::query(AssertSqlSafe(lock)).execute(tx.connection());
+    let locked = lock
+        .await
+        .is_err_and(|error| code(&error).as_deref() == Some("55P03"));
+    if locked {
+        let message =
+            "somebody has locked the table: it can be neither read nor written until they are done";
+        let remedy =
+            "the session that holds the lock is named beside this, once it has had it for a minute";
+        findings.push(Finding::new(Level::Error, inner.name(), message).remedy(remedy));
+    }
+    tx.rollback().await?;
+    Ok((findings, locked))
+}
+
+async fn clock_skew(connection: &mut PgConnection) -> Result<Option<Finding>, sqlx::Error> {
+    let before = Timestamp::now().as_micros();
+    let row = sqlx::query("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8")
+        .fetch_one(connection)
+        .await?;
+    let after = Timestamp::now().as_micros();
+    let database: i64 = row.try_get(0)?;
+    Ok(skew(before, database, after))
+}
+
+/// By how much the database's time lies outside of the time that the question took.
+fn skew(before: i64, database: i64, after: i64) -> Option<Finding> {
+    let off = (before - database).max(database - after);
+    if off <= SKEW_MICROS_MAX {
+        return None;
+    }
+    let which = if database < before {
+        "behind"
+    } else {
+        "ahead of"
+    };
+    let message = format!(
+        "the database's clock is {} s {which} this host's: ages and times that the two write do not agree. Retry times \
+         are the database's own and stay right",
+        off / 1_000_000
+    );
+    let remedy = "set both by NTP (`chronyc tracking` or `timedatectl` shows which is off)";
+    Some(Finding::new(Level::Warning, "clock", message).remedy(remedy))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_question_cannot_explain_is_skew() {
+        let second = 1_000_000;
+        assert_eq!(skew(0, 20 * second, 30 * second), None, "a slow answer");
+        assert_eq!(skew(0, 5 * second, 0), None);
+        let ahead = skew(0, 6 * second, 0).unwrap();
+        assert!(ahead.message.contains("6 s ahead"), "{}", ahead.message);
+        let behind = skew(60 * second, 0, 61 * second).unwrap();
+        assert!(behind.message.contains("60 s behind"), "{}", behind.message);
+    }
+}

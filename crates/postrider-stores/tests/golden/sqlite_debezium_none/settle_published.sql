@@ -1,0 +1,1 @@
+DELETE FROM "outbox" AS o WHERE o."id" IN (SELECT value FROM json_each($1))

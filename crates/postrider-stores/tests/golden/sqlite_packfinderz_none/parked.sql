@@ -1,0 +1,1 @@
+-- no order is kept

@@ -1,0 +1,1 @@
+UPDATE "outbox" AS o SET "retry_count" = 0, "last_error" = substr('resent ' || strftime('%Y-%m-%d %H:%M:%fZ', $30 / 1000000.0, 'unixepoch') || coalesce(': ' || o."last_error", ''), 1, 1024), "status" = 'pending', "next_attempt_at" = $30 WHERE o."id" IN (SELECT value FROM json_each($1))
