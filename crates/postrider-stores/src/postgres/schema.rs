@@ -120,7 +120,7 @@ fn is_race(error: &sqlx::Error) -> bool {
 
 /// What stands beside the outbox table.
 fn beside(layout: &Layout, options: &InitOptions, table: &Table) -> Vec<String> {
-    let mut statements = native::companions(layout);
+    let mut statements = native::companions(layout, table);
     if layout.needs_troubles() {
         statements.extend(presets::troubles(&layout.table, &POSTGRES));
     }

@@ -9,6 +9,7 @@ use postrider_core::layout::{Identifier, PayloadType, State, TableName};
 use super::presets::{block, quote};
 use crate::sql::statement::stream::{SEGMENT_BITS, SEGMENTS, beside, segment};
 use crate::sql::statement::{literal, suffixed};
+use crate::sql::table::{Kind, Table};
 
 /// The outbox itself.
 pub(crate) fn table(layout: &Layout) -> Vec<String> {
@@ -28,7 +29,10 @@ pub(crate) fn table(layout: &Layout) -> Vec<String> {
             literal(&sequence)
         ),
     ];
-    columns.extend(content(layout));
+    columns.extend(content(
+        layout,
+        payload_type(layout, &Table::unseen(&layout.table)),
+    ));
     let mut statements = vec![
         format!("CREATE SEQUENCE IF NOT EXISTS {sequence} AS bigint CACHE 1"),
         format!(
@@ -57,16 +61,21 @@ pub(crate) fn table(layout: &Layout) -> Vec<String> {
     statements
 }
 
-/// What a record and its copy both have.
-fn content(layout: &Layout) -> Vec<String> {
-    let columns = &layout.columns;
-    let payload = match &layout.state {
-        State::Append {
-            payload: PayloadType::Json,
-            ..
-        } => "json",
-        _ => "bytea",
+/// What payloads are stored as: as the table has it, if it is there.
+fn payload_type(layout: &Layout, table: &Table) -> &'static str {
+    let wanted = match &layout.state {
+        State::Append { payload, .. } => *payload,
+        _ => PayloadType::Bytea,
     };
+    match (table.kind(&layout.columns.payload), wanted) {
+        (Kind::Json, _) | (Kind::Other, PayloadType::Json) => "json",
+        _ => "bytea",
+    }
+}
+
+/// What a record and its copy both have.
+fn content(layout: &Layout, payload: &str) -> Vec<String> {
+    let columns = &layout.columns;
     let optional = [
         (
             columns.event_id.as_ref(),
@@ -99,14 +108,15 @@ fn content(layout: &Layout) -> Vec<String> {
 }
 
 /// What stands beside an append-only outbox, whoever made it.
-pub(crate) fn companions(layout: &Layout) -> Vec<String> {
+pub(crate) fn companions(layout: &Layout, table: &Table) -> Vec<String> {
     let State::Append { groups, .. } = &layout.state else {
         return Vec::new();
     };
     let names = beside(&layout.table);
     let mut statements = vec![progress(&names.progress), start(&names.progress, *groups)];
-    statements.extend(troubles(layout, &names.troubles));
-    statements.extend(emit(layout));
+    let payload = payload_type(layout, table);
+    statements.extend(troubles(layout, &names.troubles, payload));
+    statements.extend(emit(layout, payload));
     statements
 }
 
@@ -135,10 +145,10 @@ fn start(table: &TableName, groups: u32) -> String {
     ))
 }
 
-fn troubles(layout: &Layout, table: &TableName) -> Vec<String> {
+fn troubles(layout: &Layout, table: &TableName, payload: &str) -> Vec<String> {
     let id = layout.columns.id.quoted();
     let mut lines = vec![format!("{id} bigint PRIMARY KEY")];
-    lines.extend(content(layout));
+    lines.extend(content(layout, payload));
     for line in [
         "attempts integer NOT NULL",
         "next_attempt_at timestamptz NOT NULL",
@@ -165,7 +175,7 @@ fn troubles(layout: &Layout, table: &TableName) -> Vec<String> {
 
 /// The SQL function that other languages emit through: `postrider_emit` beside `postrider_outbox`, else named after its
 /// table.
-fn emit(layout: &Layout) -> Vec<String> {
+fn emit(layout: &Layout, payload: &str) -> Vec<String> {
     let columns = &layout.columns;
     let (Some(topic), Some(key), Some(event_type), Some(headers), Some(event_id)) = (
         &columns.topic,
@@ -197,11 +207,8 @@ fn emit(layout: &Layout) -> Vec<String> {
             ))
         )
     };
-    match &layout.state {
-        State::Append {
-            payload: PayloadType::Json,
-            ..
-        } => vec![
+    match payload {
+        "json" => vec![
             create("bytea", "convert_from($4, 'UTF8')::json"),
             create("text", "$4::json"),
         ],
