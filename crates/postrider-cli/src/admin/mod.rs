@@ -97,7 +97,10 @@ impl Admin {
 
     /// What a demo adds, if this is one.
     fn demo(&self) -> Router<Self> {
-        let routes = self.demo.clone().unwrap_or_default();
+        // A layer on no routes is refused with a panic.
+        let Some(routes) = self.demo.clone() else {
+            return Router::new();
+        };
         let routes = routes.with_state(());
         routes
             .route_layer(middleware::from_fn_with_state(
