@@ -26,17 +26,38 @@ use crate::config::{
 pub(crate) type Store = Arc<dyn ManagedStore>;
 pub(crate) type Publishers = BTreeMap<String, Arc<dyn Publisher>>;
 
-/// The table of an outbox. Connects when it is first used.
+/// The table of an outbox, for an operator. Connects when it is first used.
 pub(crate) fn store(outbox: &Outbox) -> Result<Store, ConfigError> {
     Ok(match outbox.database.kind() {
-        DatabaseKind::Postgres => Arc::new(postgres_store(outbox)?),
+        DatabaseKind::Postgres => {
+            let (url, connections) = (outbox.database.expose(), outbox.connections);
+            Arc::new(postgres_store(outbox, postgres::connect(url, connections))?)
+        }
         DatabaseKind::Sqlite => Arc::new(sqlite_store(outbox)?),
     })
 }
 
-fn postgres_store(outbox: &Outbox) -> Result<PostgresStore, ConfigError> {
-    let pool = postgres::connect(outbox.database.expose(), outbox.connections)
-        .map_err(|error| ConfigError::in_database(&outbox.name, error.to_string()))?;
+/// The same for a relay, whose sessions can be told from others.
+pub(crate) fn relay_store(outbox: &Outbox) -> Result<Store, ConfigError> {
+    Ok(match outbox.database.kind() {
+        DatabaseKind::Postgres => Arc::new(postgres_relay_store(outbox)?),
+        DatabaseKind::Sqlite => Arc::new(sqlite_store(outbox)?),
+    })
+}
+
+fn postgres_relay_store(outbox: &Outbox) -> Result<PostgresStore, ConfigError> {
+    let (url, connections) = (outbox.database.expose(), outbox.connections);
+    postgres_store(
+        outbox,
+        postgres::connect_relay(url, connections, &outbox.name),
+    )
+}
+
+fn postgres_store(
+    outbox: &Outbox,
+    pool: Result<postgres::PgPool, StoreError>,
+) -> Result<PostgresStore, ConfigError> {
+    let pool = pool.map_err(|error| ConfigError::in_database(&outbox.name, error.to_string()))?;
     Ok(PostgresStore::new(pool, options(outbox)))
 }
 
@@ -194,7 +215,7 @@ pub(crate) fn relay(
     }
     match outbox.database.kind() {
         DatabaseKind::Postgres if !outbox.notify => {}
-        DatabaseKind::Postgres => relay = relay.wake(hints(postgres_store(outbox)?.listen())),
+        DatabaseKind::Postgres => relay = relay.wake(hints(postgres_relay_store(outbox)?.listen())),
         DatabaseKind::Sqlite => relay = relay.wake(hints(sqlite_store(outbox)?.listen())),
     }
     Ok(relay.build())
@@ -220,15 +241,13 @@ pub(crate) fn spare_publisher(
     }
 }
 
-/// Of a request to Pub/Sub, whatever is configured.
-const PUBSUB_BYTES_MAX: u64 = 10_000_000;
-
-/// The largest message that an outbox's broker takes.
-pub(crate) fn message_bytes_max(config: &Config, outbox: &Outbox) -> Option<u64> {
-    match &config.brokers.get(&outbox.broker)?.options {
-        BrokerOptions::Kafka(kafka) => Some(kafka.message_bytes_max.into()),
-        BrokerOptions::PubSub(_) => Some(PUBSUB_BYTES_MAX),
-        BrokerOptions::Memory(memory) => u64::try_from(memory.message_bytes_max).ok(),
+/// The largest payload that a broker takes, before its envelope and headers are counted.
+pub(crate) fn payload_bytes_max(broker: &Broker) -> u64 {
+    match &broker.options {
+        BrokerOptions::Kafka(config) => u64::from(config.message_bytes_max),
+        // The service's own limit; it has no setting.
+        BrokerOptions::PubSub(_) => 10_000_000,
+        BrokerOptions::Memory(config) => config.message_bytes_max as u64,
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) store: Arc<dyn ManagedStore>,
     pub(crate) router: Router,
     /// The largest message that the broker takes, where there is a limit.
-    pub(crate) message_bytes_max: Option<u64>,
+    pub(crate) payload_bytes_max: Option<u64>,
     /// Makes a publisher for a replay, best one of its own.
     pub(crate) publisher: MakePublisher,
 }
@@ -44,7 +44,7 @@ pub(crate) struct Managed {
     pub(super) store: Arc<dyn ManagedStore>,
     pub(super) counts: Counts,
     pub(super) replays: Replays,
-    pub(super) message_bytes_max: Option<u64>,
+    pub(super) payload_bytes_max: Option<u64>,
     turns: Semaphore,
 }
 
@@ -59,7 +59,7 @@ impl Managed {
             replays: Replays::new(parts.store.clone(), parts.router, parts.publisher),
             store: parts.store,
             counts: Counts::default(),
-            message_bytes_max: parts.message_bytes_max,
+            payload_bytes_max: parts.payload_bytes_max,
             turns: Semaphore::new(limits::QUESTIONS_MAX),
         }
     }

@@ -4,14 +4,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider::core::{Level, Publisher, text};
+use postrider::core::{Level, Limits, Publisher, StoreError, text};
 use serde::Serialize;
 use serde_json::json;
 
 use super::ConfigArgs;
 use crate::config::{BrokerOptions, Config, Outbox};
 use crate::output;
-use crate::wiring::{self, Store};
+use crate::wiring;
 
 /// How long a database or a broker may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -20,13 +20,16 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) struct Args {
     #[command(flatten)]
     config: ConfigArgs,
+    /// Also look for what holds each backlog up right now: relays, parked keys, long transactions, the table's upkeep
+    #[arg(long)]
+    deep: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 /// One thing to look at, with what to do about it.
-#[derive(Serialize)]
+#[derive(Serialize, PartialEq)]
 struct Finding {
     #[serde(serialize_with = "level_name")]
     level: Level,
@@ -42,7 +45,18 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let publishers = wiring::publishers(&config)?;
     let mut findings = in_config(&config);
     for outbox in &config.outboxes {
-        findings.extend(in_database(outbox, &wiring::store(outbox)?).await);
+        let store = wiring::store(outbox)?;
+        let mut found = in_database(outbox, store.check()).await;
+        let broken = found.iter().any(|finding| finding.level == Level::Error);
+        if args.deep && !broken {
+            let limits = limits(&config, outbox);
+            let held_up = in_database(outbox, store.diagnose(&limits)).await;
+            found.extend(held_up);
+        }
+        // A missing index is both.
+        found.sort_by_key(|finding| finding.level);
+        found.dedup();
+        findings.extend(found);
     }
     findings.extend(in_brokers(&publishers).await);
     let ok = findings.iter().all(|finding| finding.level != Level::Error);
@@ -95,9 +109,23 @@ fn in_config(config: &Config) -> Vec<Finding> {
     findings
 }
 
-async fn in_database(outbox: &Outbox, store: &Store) -> Vec<Finding> {
+/// No relay is known here: it is looked for.
+fn limits(config: &Config, outbox: &Outbox) -> Limits {
+    Limits {
+        payload_bytes_max: config
+            .brokers
+            .get(&outbox.broker)
+            .map(wiring::payload_bytes_max),
+        relay_runs: false,
+    }
+}
+
+async fn in_database(
+    outbox: &Outbox,
+    found: impl Future<Output = Result<Vec<postrider::core::Finding>, StoreError>>,
+) -> Vec<Finding> {
     let place = format!("outbox.{}", outbox.name);
-    match tokio::time::timeout(PATIENCE, store.check()).await {
+    match tokio::time::timeout(PATIENCE, found).await {
         Ok(Ok(found)) => found
             .into_iter()
             .map(|finding| Finding::of(&place, finding))

@@ -58,7 +58,7 @@ fn outboxes(
     metrics: &Metrics,
 ) -> anyhow::Result<Vec<Wired>> {
     let wire = |outbox: &Outbox| {
-        let store = wiring::store(outbox)?;
+        let store = wiring::relay_store(outbox)?;
         let relay = wiring::relay(config, outbox, store.clone(), publishers, metrics)?;
         Ok((outbox.name.clone(), store, relay))
     };
@@ -75,7 +75,10 @@ fn managed(config: &Config, publishers: &Publishers, wired: &[Wired]) -> Vec<Man
             relay,
             store: store.clone(),
             router: wiring::router(outbox),
-            message_bytes_max: wiring::message_bytes_max(config, outbox),
+            payload_bytes_max: config
+                .brokers
+                .get(&outbox.broker)
+                .map(wiring::payload_bytes_max),
             publisher: Box::new(wiring::spare_publisher(config, outbox, publishers)),
         })
     };

@@ -139,7 +139,8 @@ impl<'a, D: Database> Stage<'a, D> {
             relay,
             store,
             router: self.router(),
-            message_bytes_max: wiring::message_bytes_max(self.config, self.outbox),
+            payload_bytes_max: (self.config.brokers.get(&self.outbox.broker))
+                .map(wiring::payload_bytes_max),
             publisher: Box::new(move || broker.publisher().map_err(|error| format!("{error:#}"))),
         });
         let no_tokens = BTreeMap::new();

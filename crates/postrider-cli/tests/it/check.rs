@@ -101,3 +101,36 @@ async fn a_broker_or_a_database_that_is_away_is_an_error() {
     let ran = ran.prints("# error: outbox.orders: database: ");
     assert!(!ran.stdout.contains("hunter2"), "{}", ran.stdout);
 }
+
+#[tokio::test]
+async fn a_deep_check_names_what_holds_the_backlog_up() {
+    let outbox = TestOutbox::create("polyshop").await;
+    let routes = "[[outbox.route]]\nevent_type = \"order.placed\"\n";
+    let project = outbox.project(routes);
+    outbox.emit("order.lost", "7").await;
+    outbox.emit("order.placed", "7").await;
+    project.run(&["check"]).ok();
+    let ran = project.run(&["check", "--deep"]).ok();
+    ran.prints("no relay is connected")
+        .prints("postrider relay orders");
+    let relay = project.relay().await;
+    let findings = postrider_testkit::eventually("the key is parked", async || {
+        let ran = project.run(&["check", "--deep", "--json"]);
+        let findings = ran.json()["findings"].clone();
+        let parked = |finding: &serde_json::Value| finding["subject"] == "key 7";
+        match findings.as_array().unwrap().iter().any(parked) {
+            true => Ok(findings),
+            false => Err(findings),
+        }
+    })
+    .await;
+    let text = findings.to_string();
+    assert!(!text.contains("no relay is connected"), "{text}");
+    assert!(
+        text.contains("no route") && text.contains("dead resend --id"),
+        "{text}"
+    );
+    let ran = project.run(&["check", "--deep"]).exits(1);
+    ran.prints("# error: outbox.orders: key 7: 1 of its records wait behind");
+    drop(relay);
+}

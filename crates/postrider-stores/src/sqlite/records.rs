@@ -1,6 +1,7 @@
 //! Records as an operator looks for them: by filter, page by page.
 
 use async_trait::async_trait;
+use postrider_core::layout::Identifier;
 use postrider_core::{
     Cursor, Page, ParkedKey, Record, RecordFilter, RecordState, Records, StoreError, StoredRecord,
     Timestamp,
@@ -17,6 +18,7 @@ use crate::rows::Reader;
 use crate::sql::cursor;
 use crate::sql::dialect::SQLITE;
 use crate::sql::statement::records::{Parameter, Question, stored};
+use crate::sql::table::Kind;
 
 const ACTION: &str = "look for records";
 
@@ -30,7 +32,7 @@ impl Records for SqliteStore {
     ) -> Result<Page<StoredRecord>, StoreError> {
         let inner = &*self.inner;
         let ready = inner.ready().await?;
-        let from = inner.position(from)?;
+        let from = inner.position(&ready, from)?;
         let writer = inner.options.writer(&ready.table, &SQLITE);
         let outbox = &ready.table.full_name;
         let question = writer.find(outbox, filter, from.as_deref(), one_more(limit));
@@ -51,7 +53,7 @@ impl Records for SqliteStore {
     ) -> Result<Page<Record>, StoreError> {
         let inner = &*self.inner;
         let ready = inner.ready().await?;
-        let from = inner.position(from)?;
+        let from = inner.position(&ready, from)?;
         let selection = &ready.statements.selection;
         let writer = inner.options.writer(&ready.table, &SQLITE);
         let outbox = &ready.table.full_name;
@@ -103,9 +105,28 @@ impl Records for SqliteStore {
 }
 
 impl Inner {
-    fn position(&self, from: Option<&Cursor>) -> Result<Option<Vec<String>>, StoreError> {
-        let columns = self.options.layout.order.len();
-        from.map(|from| cursor::read(from, columns)).transpose()
+    /// SQLite compares whatever it is given, so what no column can hold is refused here.
+    fn position(
+        &self,
+        ready: &Ready,
+        from: Option<&Cursor>,
+    ) -> Result<Option<Vec<String>>, StoreError> {
+        let Some(from) = from else {
+            return Ok(None);
+        };
+        let order = &self.options.layout.order;
+        let values = cursor::read(from, order.len())?;
+        let fits = |(name, value): (&Identifier, &String)| match ready.table.kind(name) {
+            Kind::Int | Kind::Time => value.parse::<i64>().is_ok(),
+            _ => !value.contains('\0'),
+        };
+        if std::iter::zip(order, &values).all(fits) {
+            return Ok(Some(values));
+        }
+        Err(StoreError::Unfit {
+            action: "go on from there",
+            reason: "the cursor is not one that a page of this outbox ended with".into(),
+        })
     }
 
     async fn ask(&self, ready: &Ready, question: Question) -> Result<Vec<SqliteRow>, StoreError> {

@@ -27,6 +27,9 @@ pub(crate) trait Backend: Send + Sync {
     /// A time in the past, as an expression.
     fn ago(&self, ago: Duration) -> String;
 
+    /// Makes every update and delete of a table fail from now on.
+    async fn refuse_changes(&self, table: &str);
+
     fn relay(&self, url: &str, options: Options) -> Arc<dyn ManagedStore>;
 
     async fn emit(&self, outbox: &Self::Outbox, event: Event);
@@ -46,6 +49,16 @@ impl Backend for Database {
 
     fn ago(&self, ago: Duration) -> String {
         format!("now() - interval '{}s'", ago.as_secs())
+    }
+
+    async fn refuse_changes(&self, table: &str) {
+        let refuse = "CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS \
+                      $$ BEGIN RAISE EXCEPTION 'refused'; END $$";
+        Database::execute(self, refuse).await;
+        let trigger = format!(
+            "CREATE TRIGGER refuse BEFORE UPDATE OR DELETE ON {table} EXECUTE FUNCTION refuse()"
+        );
+        Database::execute(self, &trigger).await;
     }
 
     fn relay(&self, url: &str, options: Options) -> Arc<dyn ManagedStore> {
@@ -271,18 +284,12 @@ impl<B: Backend> StoreWorld for World<B> {
     }
 
     async fn refuse_changes(&self) {
-        let refuse = "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS \
-                      $$ BEGIN RAISE EXCEPTION 'refused'; END $$";
-        self.database.execute(refuse).await;
         let mut tables = vec![self.layout.table.quoted()];
         if self.layout.needs_troubles() {
             tables.push("postrider_troubles".into());
         }
         for table in tables {
-            let trigger = format!(
-                "CREATE TRIGGER refuse BEFORE UPDATE OR DELETE ON {table} EXECUTE FUNCTION refuse()"
-            );
-            self.database.execute(&trigger).await;
+            self.database.refuse_changes(&table).await;
         }
     }
 

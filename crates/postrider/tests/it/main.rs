@@ -20,5 +20,6 @@ mod pubsub;
 mod replay;
 mod talkie;
 mod transitions;
+mod verify;
 mod witness;
 mod world;

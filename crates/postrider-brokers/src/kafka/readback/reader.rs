@@ -19,13 +19,13 @@ use super::{REACH_TIMEOUT, TIMEOUT, unavailable};
 
 /// Most messages of one call.
 const CHUNK: usize = 2_000;
-/// How many of librdkafka's complaints are looked at for the reason of a failure.
-const COMPLAINTS_MAX: usize = 100;
 /// How long a call collects messages before it gives what it has.
 const COLLECT: Duration = Duration::from_millis(200);
 
 pub(super) struct Reader {
     consumer: BaseConsumer<Complaints>,
+    /// Where the cluster was looked for.
+    servers: String,
     topic: Topic,
     /// The partitions that are not read to their end.
     open: BTreeMap<i32, Extent>,
@@ -52,6 +52,7 @@ impl Reader {
                 .map_err(|error| unavailable(&text::chain(&error)))?;
         let mut reader = Self {
             consumer,
+            servers: config.get("bootstrap.servers").unwrap_or("?").into(),
             topic,
             open: BTreeMap::new(),
             total: 0,
@@ -231,15 +232,10 @@ impl Reader {
     }
 
     fn unavailable(&self, what: &str) -> ReadbackError {
-        // librdkafka tells its reasons when it is polled.
-        for _ in 0..COMPLAINTS_MAX {
-            if self.consumer.poll(Duration::ZERO).is_none() {
-                break;
-            }
-        }
+        let servers = &self.servers;
         match self.consumer.context().last() {
-            Some(complaint) => unavailable(&format!("{what}: {complaint}")),
-            None => unavailable(what),
+            Some(complaint) => unavailable(&format!("{servers}: {what}: {complaint}")),
+            None => unavailable(&format!("{servers}: {what}")),
         }
     }
 }
@@ -284,14 +280,13 @@ impl Complaints {
 }
 
 impl ClientContext for Complaints {
-    fn error(&self, error: KafkaError, reason: &str) {
-        let reason = text::bounded(reason, text::ERROR_BYTES_MAX);
-        tracing::debug!(%error, reason, "kafka");
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
-    }
-
+    /// Why a connection failed is told here only.
     fn log(&self, level: RDKafkaLogLevel, facility: &str, line: &str) {
         log::log(level, facility, line);
+        if facility == "FAIL" {
+            let line = text::bounded(line, text::ERROR_BYTES_MAX);
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(line);
+        }
     }
 }
 

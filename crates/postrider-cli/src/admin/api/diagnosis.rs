@@ -11,7 +11,7 @@ use super::super::refused::Refused;
 
 pub(super) async fn diagnosis(OfOutbox(outbox): OfOutbox) -> Result<Json<Value>, Refused> {
     let limits = Limits {
-        payload_bytes_max: outbox.message_bytes_max,
+        payload_bytes_max: outbox.payload_bytes_max,
         relay_runs: true,
     };
     let asked = async {

@@ -129,7 +129,7 @@ impl TestOutbox {
             relay: &relay,
             store,
             router,
-            message_bytes_max: None,
+            payload_bytes_max: None,
             publisher: Box::new(move || Ok(broker.clone())),
         });
         (Self { database, id }, managed)

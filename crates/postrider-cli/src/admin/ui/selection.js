@@ -21,16 +21,12 @@ export class Selection {
   box(record) {
     const label = `Select ${record.event_type ?? "record"} ${record.id}`;
     const box = h("input", { type: "checkbox", "aria-label": label, onchange: () => this.#toggle(record.id, box.checked) });
-    this.#rows.set(record.id, box);
+    this.#rows.set(record.id, { box, record });
     return box;
   }
 
   get isEmpty() {
     return !this.#filter && this.#ids.size === 0;
-  }
-
-  get wholePage() {
-    return !this.#filter && this.#rows.size > 0 && this.#ids.size === this.#rows.size;
   }
 
   // {which, count, about}: what a change needs.
@@ -56,13 +52,16 @@ export class Selection {
     this.clear();
   }
 
-  choose(filter, number, about) {
-    this.#filter = { which: { filter }, count: number, about };
+  // `matches` says which rows of the page are among them.
+  choose(filter, number, about, matches) {
+    this.#filter = { which: { filter }, count: number, about, matches };
     this.#ids.clear();
     this.#changed();
   }
 
+  // Out of a run or of all that match, it leaves what of them is on this page.
   #toggle(id, chosen) {
+    if (this.#filter) this.#ids = new Set([...this.#rows].filter(([, { box }]) => box.checked).map(([row]) => row));
     this.#filter = null;
     if (chosen) this.#ids.add(id);
     else this.#ids.delete(id);
@@ -76,9 +75,13 @@ export class Selection {
   }
 
   #changed() {
-    for (const [id, box] of this.#rows) box.checked = this.#ids.has(id);
-    this.#all.checked = this.wholePage;
-    this.#all.indeterminate = this.#ids.size > 0 && !this.wholePage;
+    let ticked = 0;
+    for (const [id, { box, record }] of this.#rows) {
+      box.checked = this.#filter ? this.#filter.matches(record) : this.#ids.has(id);
+      ticked += box.checked ? 1 : 0;
+    }
+    this.#all.checked = ticked > 0 && ticked === this.#rows.size;
+    this.#all.indeterminate = ticked > 0 && ticked < this.#rows.size;
     this.#onChange();
   }
 }

@@ -59,6 +59,7 @@ async fn a_keys_run_is_resent_in_order_and_no_other_key() {
             "3 records selected: the run of key 7, in order",
         )
         .await;
+    browser.holds("tbody input:checked", 3).await;
     browser.press("Resend…").await;
     browser
         .shows("dialog h2", "Resend 3 dead records of orders?")

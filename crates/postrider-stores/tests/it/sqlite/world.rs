@@ -32,6 +32,17 @@ impl Backend for File {
         format!("(unixepoch('subsec') * 1000000 - {}000000)", ago.as_secs())
     }
 
+    async fn refuse_changes(&self, table: &str) {
+        let name = table.replace('"', "");
+        for verb in ["UPDATE", "DELETE"] {
+            let trigger = format!(
+                "CREATE TRIGGER \"refuse {verb} {name}\" BEFORE {verb} ON {table} \
+                 BEGIN SELECT RAISE(ABORT, 'refused'); END"
+            );
+            self.file.execute(&trigger).await;
+        }
+    }
+
     /// With connections of its own, as another process would have.
     fn relay(&self, url: &str, options: Options) -> Arc<dyn ManagedStore> {
         Arc::new(SqliteStore::new(connect(url, 4).unwrap(), options))

@@ -108,20 +108,20 @@ class DeadPage {
   }
 
   async #chooseRun(key) {
-    await this.#choose({ key }, `the run of key ${key}, in order`);
+    await this.#choose({ key }, `the run of key ${key}, in order`, (record) => record.key === key);
   }
 
   async #chooseAll() {
     // The API names one record by `ids`, a filter knows none.
     const { id, ...filter } = this.#filter;
     if (id) return this.#selection.header.click();
-    await this.#choose(filter, Object.keys(filter).length ? "all that match the filter" : "all dead letters");
+    await this.#choose(filter, Object.keys(filter).length ? "all that match the filter" : "all dead letters", () => true);
   }
 
-  async #choose(filter, about) {
+  async #choose(filter, about, matches) {
     try {
       const number = await this.#api.count({ ...filter, state: "dead" }, this.#abort.signal);
-      this.#selection.choose(filter, number, about);
+      this.#selection.choose(filter, number, about, matches);
     } catch (error) {
       if (error.name !== "AbortError") replace(this.#result, failure(error));
     }
