@@ -52,6 +52,7 @@ pub(crate) fn table(layout: &Layout, dialect: &Dialect) -> Vec<String> {
         "polyshop" => polyshop(layout, dialect),
         "gopipe" => gopipe(layout, dialect),
         "debezium" => debezium(layout, dialect),
+        "native" if dialect.locks_rows => super::native::table(layout),
         _ => Vec::new(),
     }
 }
@@ -285,7 +286,7 @@ impl<'a> Create<'a> {
                 self.column(last_attempt_at, "timestamptz");
                 self.maybe(published_at, "timestamptz");
             }
-            State::Delete => {}
+            State::Delete | State::Append { .. } => {}
         }
         self.maybe(&columns.attempts, "integer NOT NULL DEFAULT 0");
         self.maybe(&columns.last_error, "text");

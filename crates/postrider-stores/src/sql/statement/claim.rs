@@ -10,7 +10,7 @@ impl Writer<'_> {
     pub(super) fn claim(&self, selection: &Selection) -> String {
         match self.layout.claim {
             ClaimMode::Lease if self.dialect.locks_rows => self.claim_by_lease(selection),
-            ClaimMode::Hold | ClaimMode::Lease => format!(
+            ClaimMode::Hold | ClaimMode::Lease | ClaimMode::Stream => format!(
                 "SELECT {}\nFROM {} AS o\nWHERE {}\nORDER BY {}\nLIMIT $1\n{}",
                 selection.list(),
                 self.name(),
@@ -257,7 +257,7 @@ impl Writer<'_> {
                     literal(failed),
                 )
             }
-            State::Flag { .. } | State::Delete => {
+            State::Flag { .. } | State::Delete | State::Append { .. } => {
                 let waits = format!(
                     "NOT t.dead AND t.next_attempt_at > {now} AND {}",
                     self.pending("b")

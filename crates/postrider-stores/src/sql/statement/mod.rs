@@ -6,6 +6,8 @@ mod dead;
 mod insert;
 pub(crate) mod records;
 mod settle;
+#[cfg_attr(not(feature = "postgres"), allow(dead_code, unused_imports))]
+pub(crate) mod stream;
 #[cfg(test)]
 #[cfg(all(feature = "postgres", feature = "sqlite"))]
 mod tests;
@@ -251,11 +253,16 @@ impl Writer<'_> {
                 format!("{} = {}", of(alias, column), literal(dead))
             }
             State::Delete => "t.dead".into(),
+            State::Append { .. } => format!("{alias}.dead"),
         }
     }
 
     /// `FROM` the outbox, with a record's troubles where they are kept aside.
     fn join_troubles(&self, alias: &str, outbox: u32) -> String {
+        if matches!(self.layout.state, State::Append { .. }) {
+            let copies = stream::beside(&self.layout.table).troubles.quoted();
+            return format!("FROM {copies} AS {alias} WHERE true");
+        }
         if !self.layout.needs_troubles() {
             return format!("FROM {} AS {alias} WHERE true", self.name());
         }
@@ -285,6 +292,7 @@ fn unpublished(layout: &Layout, table: &Table, alias: &str) -> String {
             ..
         } => is_one_of(&of(alias, column), &[pending, failed, publishing]),
         State::Delete => "true".into(),
+        State::Append { .. } => format!("NOT {alias}.settled AND NOT {alias}.dead"),
     }
 }
 

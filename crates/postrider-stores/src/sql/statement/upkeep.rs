@@ -8,7 +8,7 @@ impl Writer<'_> {
     /// $1 limit, $2 microseconds to keep. Nothing is left to purge where publishing deletes.
     pub(super) fn purge(&self) -> Option<String> {
         let published = match &self.layout.state {
-            State::Delete => return None,
+            State::Delete | State::Append { .. } => return None,
             State::Timestamp { published_at } => format!("{} IS NOT NULL", of("o", published_at)),
             State::Flag {
                 published,
@@ -60,7 +60,7 @@ impl Writer<'_> {
             State::Flag {
                 dead_is_flagged, ..
             } => !dead_is_flagged,
-            State::Delete => true,
+            State::Delete | State::Append { .. } => true,
             State::Timestamp { .. } | State::Status { .. } => false,
         };
         let not_dead = if dead_looks_pending {
@@ -135,7 +135,7 @@ pub(crate) fn troubled_index(writer: &Writer<'_>) -> Option<Index> {
             };
             (columns(retry_at.quoted()), condition)
         }
-        State::Flag { .. } | State::Delete => return None,
+        State::Flag { .. } | State::Delete | State::Append { .. } => return None,
     };
     Some(Index {
         name: index_name(writer, "troubled"),
