@@ -97,9 +97,12 @@ impl Admin {
 
     /// What a demo adds, if this is one.
     fn demo(&self) -> Router<Self> {
-        let routes = self.demo.clone().unwrap_or_default();
-        let routes = routes.with_state(());
+        // A layer over no route is refused by axum.
+        let Some(routes) = self.demo.clone() else {
+            return Router::new();
+        };
         routes
+            .with_state(())
             .route_layer(middleware::from_fn_with_state(
                 Role::Operate,
                 access::require,
