@@ -97,12 +97,12 @@ impl Admin {
 
     /// What a demo adds, if this is one.
     fn demo(&self) -> Router<Self> {
-        // A layer over no routes at all makes axum panic.
+        // A layer over no route is refused by axum.
         let Some(routes) = self.demo.clone() else {
             return Router::new();
         };
-        let routes = routes.with_state(());
         routes
+            .with_state(())
             .route_layer(middleware::from_fn_with_state(
                 Role::Operate,
                 access::require,

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Context as _;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::signals::Signals;
@@ -36,6 +38,13 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let stop = CancellationToken::new();
     tokio::spawn(Signals::listen()?.stop_on_first_and_exit_on_second(stop.clone()));
+    // A terminal that is closed is the end of a demo too, and nothing must be left behind.
+    let mut hangup = signal(SignalKind::hangup()).context("signals cannot be received")?;
+    let stop_on_hangup = stop.clone();
+    tokio::spawn(async move {
+        hangup.recv().await;
+        stop_on_hangup.cancel();
+    });
     let options = demo::Options {
         port: args.port,
         rate: args.rate,

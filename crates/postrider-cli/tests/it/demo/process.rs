@@ -166,7 +166,7 @@ impl Demo {
         (response.status().as_u16(), response.json().await.unwrap())
     }
 
-    pub(crate) fn signal(&self, signal: Signal) {
+    fn signal(&self, signal: Signal) {
         let id = self.child.lock().unwrap().id();
         let pid = Pid::from_raw(i32::try_from(id).unwrap()).unwrap();
         kill_process(pid, signal).unwrap();
@@ -174,7 +174,11 @@ impl Demo {
 
     /// Ctrl-C; it must end well.
     pub(crate) async fn stop(self) -> String {
-        self.signal(Signal::INT);
+        self.ends_by(Signal::INT).await
+    }
+
+    pub(crate) async fn ends_by(self, signal: Signal) -> String {
+        self.signal(signal);
         assert_eq!(self.exit().await, Some(0), "{:?}", self.complaints());
         self.says("Stopped.").await;
         self.text()

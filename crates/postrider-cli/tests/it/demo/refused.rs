@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 
 use reqwest::Client;
+use rustix::process::Signal;
 use serde_json::json;
 
 use super::process::{Place, argument};
@@ -114,5 +115,7 @@ async fn the_sample_service_keeps_the_rules_of_the_admin_address() {
         let get = Client::new().get(format!("{}{path}", demo.address()));
         assert_eq!(status(get).await, expected, "{path}");
     }
-    demo.stop().await;
+    // A closed terminal ends it as Ctrl-C does.
+    demo.ends_by(Signal::HUP).await;
+    assert!(place.files().is_empty(), "{:?}", place.files());
 }

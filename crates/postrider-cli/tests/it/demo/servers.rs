@@ -93,3 +93,25 @@ async fn the_demo_runs_on_postgres_and_kafka() {
     drop(tables);
     execute(&format!("DROP DATABASE {database} WITH (FORCE)")).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_server_is_enough() {
+    let (place, (database, url), topic) =
+        (Place::new(), fresh_database().await, fresh_topic_name());
+    let kafka = &services().kafka;
+    for args in [["--postgres", &url], ["--kafka", kafka]] {
+        let demo = place
+            .start(&[&args[..], &["--topic", &topic, "--rate", "0"]].concat())
+            .await;
+        let placed = demo.answer("\"tea\",\"quantity\":2");
+        eventually("the event is on its topic", async || {
+            let shown = demo.get(&format!("/demo/topics/{topic}")).await;
+            let found = shown["messages"][0]["headers"]["event_id"] == placed["event_id"];
+            found.then_some(()).ok_or(shown)
+        })
+        .await;
+        demo.stop().await;
+        assert!(place.files().is_empty(), "{:?}", place.files());
+    }
+    execute(&format!("DROP DATABASE {database} WITH (FORCE)")).await;
+}

@@ -100,7 +100,7 @@ impl Writer<'_> {
 impl Writer<'_> {
     /// What an index for the claim must be restricted to.
     pub(crate) fn claim_index_condition(&self) -> Option<String> {
-        Some(self.unpublished("")).filter(|condition| condition != "true")
+        Some(self.unsettled_by_row("")).filter(|condition| condition != "true")
     }
 }
 
@@ -121,6 +121,8 @@ pub(crate) fn troubled_index(writer: &Writer<'_>) -> Option<Index> {
             let failed = format!("{} AND {} > 0", writer.unpublished(""), writer.attempts(""));
             (columns(writer.order("")), failed)
         }
+        // Claims find what blocks a key on their way: see `lease.rs`.
+        State::Status { .. } if writer.dialect.locks_rows => return None,
         State::Status {
             column,
             failed,
