@@ -97,9 +97,11 @@ impl Admin {
 
     /// What a demo adds, if this is one.
     fn demo(&self) -> Router<Self> {
-        let routes = self.demo.clone().unwrap_or_default();
-        let routes = routes.with_state(());
+        let Some(routes) = self.demo.clone() else {
+            return Router::new();
+        };
         routes
+            .with_state(())
             .route_layer(middleware::from_fn_with_state(
                 Role::Operate,
                 access::require,
