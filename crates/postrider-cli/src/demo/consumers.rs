@@ -44,7 +44,7 @@ fn chain<D: Database>(
     metrics: &Metrics,
 ) -> anyhow::Result<Builder<D::Tx>> {
     let subscription = broker.subscribe(name, std::slice::from_ref(topic))?;
-    let backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(2));
+    let backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
     Ok(Consumer::builder(name, subscription)
         .metrics(metrics)
         .with(Ack::default())
