@@ -63,6 +63,7 @@ async fn constructors_create_nothing_and_init_may_run_again_and_everywhere() {
     // The preset brings the plan's own inbox table, which stays empty here.
     let made = [
         "Order Outbox",
+        "postrider_audit",
         "postrider_troubles",
         "processed_messages",
         "seen",
