@@ -19,7 +19,7 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Bench {
-    /// Drain a backlog from Postgres to Kafka, in hold and lease mode.
+    /// Drain a backlog from Postgres to Kafka, in hold, stream and lease mode.
     Drain(DrainArgs),
     /// Apply a topic's events to Postgres with an inbox, one by one and in batches.
     Consume(consume::Args),

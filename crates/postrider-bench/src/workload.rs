@@ -25,10 +25,14 @@ pub(crate) struct Mode {
 /// Small batches, one claim at a time: what the large modes are compared with.
 const SMALL: (u32, u32) = (50, 1);
 
-pub(crate) fn modes(args: &DrainArgs) -> [Mode; 6] {
+/// A stream's own batch, and as many claims as it has groups of lanes.
+const STREAM: (u32, u32) = (5000, 2);
+
+pub(crate) fn modes(args: &DrainArgs) -> [Mode; 7] {
     let large = (args.batch, args.claims);
     [
         Mode::new("hold", "polyshop", large, 1),
+        Mode::new("stream", "native", STREAM, 1),
         Mode::new("hold, small", "polyshop", SMALL, 10),
         // Its three locked indexes make every settled record six index entries.
         Mode::new("hold, indexes", "packfinderz", large, 1),
@@ -129,6 +133,13 @@ fn fill(layout: &Layout, records: u32, bytes: u32) -> String {
     let table = layout.table.quoted();
     let id = "md5('id' || n)::uuid";
     let rows = format!("FROM generate_series(1, {records}) n");
+    // A stream's records draw their ids and times themselves.
+    if layout.name == "native" {
+        return format!(
+            "INSERT INTO {table} (topic, key, type, payload) \
+             SELECT 'bench', {key}::text, 'order.order.placed.v1', convert_to({payload}::text, 'UTF8') {rows}"
+        );
+    }
     let (columns, values) = match layout.name.as_str() {
         "talkie" => (
             "topic, key, payload_json",

@@ -37,6 +37,12 @@ pub(crate) fn store(outbox: &Outbox) -> Result<Store, ConfigError> {
     })
 }
 
+/// The same for what only a stream in Postgres can do.
+pub(crate) fn stream_store(outbox: &Outbox) -> Result<PostgresStore, ConfigError> {
+    let (url, connections) = (outbox.database.expose(), outbox.connections);
+    postgres_store(outbox, postgres::connect(url, connections))
+}
+
 /// The same for a relay, whose sessions can be told from others.
 pub(crate) fn relay_store(outbox: &Outbox) -> Result<Store, ConfigError> {
     Ok(match outbox.database.kind() {

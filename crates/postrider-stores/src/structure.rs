@@ -47,6 +47,14 @@ pub(crate) fn findings(
     table: Option<&Table>,
 ) -> Vec<Finding> {
     let layout = &options.layout;
+    if matches!(layout.state, State::Append { .. }) && !dialect.locks_rows {
+        let message = format!(
+            "layout {} is read as a stream, which needs Postgres",
+            layout.name
+        );
+        let remedy = "use another layout for a SQLite outbox";
+        return vec![Finding::new(Level::Error, layout.table.to_string(), message).remedy(remedy)];
+    }
     let Some(table) = table else {
         let message = format!("table {} does not exist", layout.table);
         let remedy = "run `postrider init` to create it, or name another in `table`";
@@ -141,7 +149,7 @@ fn written<'a>(layout: &'a Layout, dialect: &Dialect) -> Vec<Needed<'a>> {
             needed.push(write("retry_at", dialect.times)(retry_at));
             needed.push(write("last_attempt_at", dialect.times)(last_attempt_at));
         }
-        State::Timestamp { .. } | State::Delete => {}
+        State::Timestamp { .. } | State::Delete | State::Append { .. } => {}
     }
     needed
 }

@@ -97,6 +97,7 @@ impl Admin {
 
     /// What a demo adds, if this is one.
     fn demo(&self) -> Router<Self> {
+        // A layer over no route is refused by axum.
         let Some(routes) = self.demo.clone() else {
             return Router::new();
         };

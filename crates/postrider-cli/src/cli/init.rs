@@ -27,6 +27,12 @@ pub(crate) struct Args {
     /// With --layout: another name for its table
     #[arg(long, value_name = "TABLE", requires = "layout")]
     table: Option<String>,
+    /// With --layout native: groups of lanes, each read by one relay at a time
+    #[arg(long, value_name = "NUMBER", requires = "layout")]
+    groups: Option<u32>,
+    /// With --layout native: the type of the payload column, bytea or json
+    #[arg(long, value_name = "TYPE", requires = "layout")]
+    payload: Option<String>,
     /// Print the statements and change nothing
     #[arg(long)]
     print: bool,
@@ -87,6 +93,16 @@ fn targets(args: &Args) -> anyhow::Result<Vec<Target>> {
     let mut overrides = toml::Table::new();
     if let Some(table) = &args.table {
         overrides.insert("table".into(), table.as_str().into());
+    }
+    let mut state = toml::Table::new();
+    if let Some(groups) = args.groups {
+        state.insert("groups".into(), i64::from(groups).into());
+    }
+    if let Some(payload) = &args.payload {
+        state.insert("payload".into(), payload.as_str().into());
+    }
+    if !state.is_empty() {
+        overrides.insert("state".into(), state.into());
     }
     let usage = |error: &dyn std::error::Error| UsageError(error.to_string());
     let layout = Layout::with_overrides(name, overrides).map_err(|error| usage(&error))?;

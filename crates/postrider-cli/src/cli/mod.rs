@@ -13,6 +13,7 @@ mod relay;
 mod replay;
 mod signals;
 mod status;
+mod stream;
 mod verify;
 
 use std::path::PathBuf;
@@ -53,6 +54,8 @@ enum Verb {
     Verify(verify::Args),
     /// Delete published records that are old enough
     Cleanup(cleanup::Args),
+    /// Look at the stream of an append-only outbox, or start it anew after a restore
+    Stream(stream::Args),
     /// List the layouts that come with Postrider, or show one
     Layouts(layouts::Args),
     /// Print a completion script for a shell
@@ -79,6 +82,7 @@ impl Cli {
             Verb::Replay(args) => replay::run(args).await,
             Verb::Verify(args) => verify::run(args).await,
             Verb::Cleanup(args) => cleanup::run(args).await,
+            Verb::Stream(args) => stream::run(args).await,
             Verb::Layouts(args) => layouts::run(args),
             Verb::Completions(args) => completions::completions(&args),
             Verb::Man(args) => completions::man(&args),

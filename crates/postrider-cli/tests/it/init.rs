@@ -51,6 +51,31 @@ async fn print_shows_the_statements_and_changes_nothing() {
 }
 
 #[tokio::test]
+async fn a_native_outbox_may_have_other_groups_and_json_payloads() {
+    let outbox = TestOutbox::empty("native").await;
+    let elsewhere = Project::new("").variable("DATABASE", outbox.url());
+    let init = |more: &[&str]| {
+        let start = ["init", "--layout", "native", "--database", "env:DATABASE"];
+        elsewhere.run(&[&start, more].concat())
+    };
+    init(&["--groups", "4", "--payload", "json"]).ok();
+    let groups: i64 = sqlx::query_scalar("SELECT count(*) FROM postrider_outbox_stream")
+        .fetch_one(outbox.pool())
+        .await
+        .unwrap();
+    assert_eq!(groups, 4);
+    init(&["--groups", "33"]).exits(2).says("from 1 to 32");
+    init(&["--payload", "xml"]).exits(2);
+    let other = Project::new("");
+    other
+        .run(&["init", "--layout", "gopipe", "--groups", "4", "--print"])
+        .exits(2);
+    // What is there already decides: relays agree on it.
+    outbox.project("").run(&["init"]).ok();
+    outbox.project("").run(&["status"]).ok();
+}
+
+#[tokio::test]
 async fn a_layout_needs_no_config() {
     let outbox = TestOutbox::empty("gopipe").await;
     let elsewhere = Project::new("this is no config").variable("DATABASE", outbox.url());

@@ -29,6 +29,7 @@ mod replay;
 mod shelf;
 mod sqlite;
 mod status;
+mod stream;
 mod torture;
 mod traces;
 mod verify;

@@ -35,6 +35,8 @@ pub enum ClaimMode {
     Hold,
     /// By a status and the time of the claim, for `lease` at most.
     Lease,
+    /// By a lock on a group of lanes, whose saved progress says what was read. Needs a table that is only appended to.
+    Stream,
 }
 
 /// A whole layout, checked.
@@ -136,6 +138,34 @@ pub enum State {
     },
     /// The row is deleted once published. Retries and deaths are kept in `postrider_troubles`.
     Delete,
+    /// No row is ever updated: what was published is known from the saved progress of each group of lanes.
+    Append {
+        /// The transaction that wrote the row.
+        xid: Identifier,
+        /// Groups of lanes that `init` sets up; each is read by one relay at a time.
+        #[serde(default = "groups")]
+        groups: u32,
+        /// What `init` makes of the payload column.
+        #[serde(default)]
+        payload: PayloadType,
+    },
+}
+
+/// The most groups of lanes that an append-only outbox may have: as many as there are lanes.
+pub const GROUPS_MAX: u32 = 32;
+
+fn groups() -> u32 {
+    2
+}
+
+/// How an append-only outbox stores payloads. Both give back the bytes that were given.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PayloadType {
+    #[default]
+    Bytea,
+    /// Refuses what is not JSON, and can be read in SQL.
+    Json,
 }
 
 /// What a source system uses where a config says nothing.
@@ -193,7 +223,7 @@ impl Layout {
             State::Flag { published_at, .. } | State::Status { published_at, .. } => {
                 published_at.as_ref()
             }
-            State::Delete => None,
+            State::Delete | State::Append { .. } => None,
         }
     }
 
@@ -214,7 +244,21 @@ impl Layout {
         if (self.claim == ClaimMode::Lease) != matches!(self.state, State::Status { .. }) {
             return wrong("`claim = \"lease\"` and `state.kind = \"status\"` need each other");
         }
+        if (self.claim == ClaimMode::Stream) != matches!(self.state, State::Append { .. }) {
+            return wrong("`claim = \"stream\"` and `state.kind = \"append\"` need each other");
+        }
         match &self.state {
+            State::Append { groups, .. } if !(1..=GROUPS_MAX).contains(groups) => {
+                wrong("`state.groups` must be from 1 to 32")
+            }
+            State::Append { .. } if columns.attempts.is_some() || columns.last_error.is_some() => {
+                wrong(
+                    "`state.kind = \"append\"` updates no row, so it has no `columns.attempts` or `columns.last_error`",
+                )
+            }
+            State::Append { .. } if self.order.as_slice() != [columns.id.clone()] => {
+                wrong("`state.kind = \"append\"` is ordered by `columns.id` alone")
+            }
             State::Timestamp { .. } if columns.attempts.is_none() => {
                 wrong("`state.kind = \"timestamp\"` needs `columns.attempts`")
             }

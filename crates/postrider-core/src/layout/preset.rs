@@ -3,14 +3,22 @@
 use super::LayoutError;
 
 /// Names of the presets.
-pub const PRESETS: [&str; 5] = ["packfinderz", "talkie", "polyshop", "gopipe", "debezium"];
+pub const PRESETS: [&str; 6] = [
+    "packfinderz",
+    "talkie",
+    "polyshop",
+    "gopipe",
+    "debezium",
+    "native",
+];
 
-const SOURCES: [&str; 5] = [
+const SOURCES: [&str; 6] = [
     include_str!("../../layouts/packfinderz.toml"),
     include_str!("../../layouts/talkie.toml"),
     include_str!("../../layouts/polyshop.toml"),
     include_str!("../../layouts/gopipe.toml"),
     include_str!("../../layouts/debezium.toml"),
+    include_str!("../../layouts/native.toml"),
 ];
 
 /// A preset's TOML text, to read or to start an own layout from.

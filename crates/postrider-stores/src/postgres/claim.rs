@@ -73,14 +73,7 @@ pub(super) async fn begin(
 }
 
 fn begin_text(options: &Options, claim_index: bool) -> String {
-    let idle_max = options.hold_max + SESSION_MARGIN;
-    let mut text = format!(
-        // Under a stricter isolation the claim would read what the lanes' last holder had not yet written.
-        "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = {}; \
-         SET LOCAL idle_in_transaction_session_timeout = {}; SET LOCAL jit = off",
-        LOCK_TIMEOUT.as_millis(),
-        idle_max.as_millis().min(i32::MAX as u128),
-    );
+    let mut text = begin_settings(options);
     if claim_index {
         // A table that was empty when it was last analysed makes the planner sort what it need not.
         text.push_str("; SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off");
@@ -92,13 +85,25 @@ fn begin_text(options: &Options, claim_index: bool) -> String {
     text
 }
 
+/// What every claim's transaction begins with.
+pub(super) fn begin_settings(options: &Options) -> String {
+    let idle_max = options.hold_max + SESSION_MARGIN;
+    format!(
+        // Under a stricter isolation the claim would read what the lanes' last holder had not yet written.
+        "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = {}; \
+         SET LOCAL idle_in_transaction_session_timeout = {}; SET LOCAL jit = off",
+        LOCK_TIMEOUT.as_millis(),
+        idle_max.as_millis().min(i32::MAX as u128),
+    )
+}
+
 /// Takes the table lock that settling needs, and by explaining a statement rather than running it, fires no
 /// trigger. Whoever keeps others from writing, as CREATE INDEX does, is met before anything is published.
 fn lock_table(layout: &Layout) -> Option<String> {
     let table = layout.table.quoted();
     let column = match &layout.state {
         State::Delete => return Some(format!("EXPLAIN DELETE FROM {table} WHERE false")),
-        State::Status { .. } => return None,
+        State::Status { .. } | State::Append { .. } => return None,
         State::Timestamp { published_at } => published_at.quoted(),
         State::Flag { published, .. } => published.quoted(),
     };
@@ -115,7 +120,7 @@ pub(super) fn lock_class(layout: &Layout) -> String {
     )
 }
 
-fn lock_lanes(layout: &Layout, wanted: &[u32]) -> String {
+pub(super) fn lock_lanes(layout: &Layout, wanted: &[u32]) -> String {
     let wanted: Vec<String> = wanted.iter().map(ToString::to_string).collect();
     format!(
         "SELECT lane FROM unnest('{{{}}}'::int4[]) AS lane WHERE pg_try_advisory_xact_lock({}, lane)",

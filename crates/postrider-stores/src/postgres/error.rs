@@ -93,6 +93,11 @@ pub(super) fn is_transient(error: &sqlx::Error) -> bool {
     )
 }
 
+/// Whether somebody else's lock was in the way for too long.
+pub(super) fn is_locked(error: &sqlx::Error) -> bool {
+    matches!(meaning(error), Meaning::Locked)
+}
+
 enum Meaning {
     Later,
     NoConnection,

@@ -9,8 +9,8 @@ use postrider_core::layout::State;
 use postrider_core::{Claim, Fate, Ordering, Record, RecordId, Settled, StoreError, Want};
 use sqlx::encode::IsNull;
 use sqlx::error::BoxDynError;
-use sqlx::postgres::{PgArgumentBuffer, PgTypeInfo};
-use sqlx::{Encode, Postgres, Row as _, Type};
+use sqlx::postgres::{PgArgumentBuffer, PgRow, PgTypeInfo};
+use sqlx::{Encode, Postgres, Row as _, Type, ValueRef as _};
 
 use super::Inner;
 use super::claim::{begin, lock_class, records};
@@ -25,6 +25,17 @@ const MARGIN_MAX: Duration = Duration::from_secs(5);
 /// Settling is worth waiting for: what is not settled is published again.
 const BEGIN_SETTLING: &str =
     "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = 5000; SET LOCAL jit = off";
+
+/// With order per key, how many of the oldest records are looked at first. Those that are in flight are among them.
+const DEPTH_MIN: u32 = 4096;
+
+/// Where nothing was claimed in order, how many records were looked at.
+fn unclaimed(rows: &[PgRow]) -> Result<Option<i64>, sqlx::Error> {
+    match rows.first() {
+        Some(row) if row.try_get_raw("token")?.is_null() => row.try_get("seen").map(Some),
+        _ => Ok(None),
+    }
+}
 
 /// The time of a claim as the table has it, in Postgres' own microseconds.
 #[derive(Debug, Clone, Copy)]
@@ -48,13 +59,26 @@ pub(super) async fn claim(
     let Some(mut begun) = begin(inner, &ready, want).await.map_err(&failed)? else {
         return Ok(None);
     };
-    let update = query(&ready.statements.claim)
-        .bind(i64::from(want.limit))
-        .bind(begun.lanes);
-    let rows = update
-        .fetch_all(begun.tx.connection())
-        .await
-        .map_err(&failed)?;
+    let mut depth = DEPTH_MIN.max(want.limit.saturating_mul(4));
+    let rows = loop {
+        let update = query(&ready.statements.claim)
+            .bind(i64::from(want.limit))
+            .bind(begun.lanes.clone());
+        let update = match begun.lanes_held {
+            0 => update,
+            _ => update.bind(i64::from(depth)),
+        };
+        let rows = update
+            .fetch_all(begun.tx.connection())
+            .await
+            .map_err(&failed)?;
+        match unclaimed(&rows).map_err(&failed)? {
+            // Everything that was looked at is held or blocked, and there is more behind it.
+            Some(seen) if seen >= i64::from(depth) => depth = depth.saturating_mul(8),
+            Some(_) => break Vec::new(),
+            None => break rows,
+        }
+    };
     let Some(first) = rows.first() else {
         begun.tx.rollback().await.map_err(&failed)?;
         return Ok(None);

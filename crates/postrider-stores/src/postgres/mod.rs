@@ -22,6 +22,7 @@ mod records;
 mod rows;
 mod schema;
 mod shape;
+mod stream;
 mod transactions;
 mod tx;
 mod upkeep;
@@ -44,6 +45,7 @@ pub use emit::Outbox;
 pub use inbox::{InboxLayout, PgInbox};
 pub use parked::PgParkedKeys;
 pub use schema::{InitOptions, ddl, init};
+pub use stream::{Anchored, GroupStatus};
 pub use transactions::PgTransactions;
 pub use tx::Tx;
 
@@ -104,6 +106,7 @@ impl OutboxStore for PostgresStore {
         let claimed = match self.inner.options.layout.claim {
             ClaimMode::Hold => hold::claim(&self.inner, ready, want).await,
             ClaimMode::Lease => lease::claim(&self.inner, ready, want).await,
+            ClaimMode::Stream => stream::claim(&self.inner, ready, want).await,
         };
         self.inner.forget_if_stale(claimed).await
     }

@@ -7,6 +7,7 @@ use sqlx::AssertSqlSafe;
 
 use super::error::{is_stale, store_error};
 use super::ids::PgQuery;
+use super::stream::Stream;
 use super::{Inner, Options, shape};
 use crate::sql::dialect::POSTGRES;
 use crate::sql::statement::{Statements, Writer};
@@ -18,6 +19,8 @@ pub(super) struct Ready {
     pub table: Table,
     pub statements: Statements,
     pub id_kind: Kind,
+    /// For outboxes that are only appended to.
+    pub stream: Option<Stream>,
 }
 
 impl Inner {
@@ -35,12 +38,16 @@ impl Inner {
             .map_err(&failed)?;
         drop(connection);
         let mut table = structure::fitting(&self.options, &POSTGRES, table)?;
-        table.claim_index = shape::has_claim_index(&self.pool, &writer(&self.options, &table))
-            .await
-            .map_err(&failed)?;
+        let stream = self.open_stream(&table).await?;
+        if stream.is_none() {
+            table.claim_index = shape::has_claim_index(&self.pool, &writer(&self.options, &table))
+                .await
+                .map_err(&failed)?;
+        }
         let ready = Arc::new(Ready {
             statements: writer(&self.options, &table).statements(),
             id_kind: table.kind(&layout.columns.id),
+            stream,
             table,
         });
         *known = Some(ready.clone());

@@ -1,7 +1,7 @@
 //! Creating tables: only on demand, never altering a table that is there already, and safe from any
 //! number of processes at once.
 
-use postrider_core::layout::TableName;
+use postrider_core::layout::{ClaimMode, TableName};
 use postrider_core::{Layout, StoreError};
 use sqlx::{AssertSqlSafe, PgPool};
 
@@ -11,6 +11,7 @@ use super::tx::Tx;
 use super::wake::channel;
 use super::{Options, shape};
 use crate::sql::dialect::POSTGRES;
+use crate::sql::native;
 use crate::sql::presets::{self, block, quote};
 use crate::sql::statement::{claim_index, literal, suffixed, troubled_index};
 use crate::sql::table::Table;
@@ -119,12 +120,13 @@ fn is_race(error: &sqlx::Error) -> bool {
 
 /// What stands beside the outbox table.
 fn beside(layout: &Layout, options: &InitOptions, table: &Table) -> Vec<String> {
-    let mut statements = Vec::new();
+    let mut statements = native::companions(layout);
     if layout.needs_troubles() {
         statements.extend(presets::troubles(&layout.table, &POSTGRES));
     }
     statements.extend(presets::audit(&layout.table, &POSTGRES));
-    if options.claim_index {
+    // An append-only outbox has the indexes that it needs, one per partition.
+    if options.claim_index && layout.claim != ClaimMode::Stream {
         let options = Options::new(layout.clone());
         let writer = writer(&options, table);
         let indexes = [Some(claim_index(&writer)), troubled_index(&writer)];

@@ -5,9 +5,9 @@ use std::time::Duration;
 use postrider_core::{Backlog, StoreError};
 use sqlx::{PgPool, Row as _};
 
-use super::Inner;
 use super::error::store_error;
 use super::outbox::{Ready, query};
+use super::{Inner, stream};
 use crate::sql::micros_of;
 
 pub(super) async fn purge(
@@ -16,6 +16,9 @@ pub(super) async fn purge(
     keep: Duration,
     limit: u32,
 ) -> Result<u64, StoreError> {
+    if ready.stream.is_some() {
+        return stream::purge(inner, ready, keep).await;
+    }
     let Some(purge) = &ready.statements.purge else {
         return Ok(0);
     };
@@ -29,6 +32,9 @@ pub(super) async fn purge(
 }
 
 pub(super) async fn backlog(inner: &Inner, ready: &Ready) -> Result<Backlog, StoreError> {
+    if ready.stream.is_some() {
+        return stream::backlog(inner, ready).await;
+    }
     let failed = store_error("count the backlog", &inner.name());
     let mut count = query(&ready.statements.backlog);
     if inner.options.layout.needs_troubles() {

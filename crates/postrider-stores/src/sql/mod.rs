@@ -7,6 +7,8 @@ pub(crate) mod draft;
 pub(crate) mod fit;
 pub(crate) mod inbox;
 pub(crate) mod json;
+#[cfg_attr(not(feature = "postgres"), allow(dead_code))]
+pub(crate) mod native;
 pub(crate) mod parked;
 pub(crate) mod presets;
 pub(crate) mod selection;

@@ -52,6 +52,7 @@ pub(crate) fn table(layout: &Layout, dialect: &Dialect) -> Vec<String> {
         "polyshop" => polyshop(layout, dialect),
         "gopipe" => gopipe(layout, dialect),
         "debezium" => debezium(layout, dialect),
+        "native" if dialect.locks_rows => super::native::table(layout),
         _ => Vec::new(),
     }
 }
@@ -124,6 +125,7 @@ fn talkie(layout: &Layout, dialect: &Dialect) -> Vec<String> {
             key.quoted()
         ));
     }
+    table.unpublished_has_no_time();
     let mut statements = vec![table.statement()];
     statements.extend(comment);
     statements.extend(claim_indexes(layout, dialect));
@@ -285,7 +287,7 @@ impl<'a> Create<'a> {
                 self.column(last_attempt_at, "timestamptz");
                 self.maybe(published_at, "timestamptz");
             }
-            State::Delete => {}
+            State::Delete | State::Append { .. } => {}
         }
         self.maybe(&columns.attempts, "integer NOT NULL DEFAULT 0");
         self.maybe(&columns.last_error, "text");
@@ -314,12 +316,39 @@ impl<'a> Create<'a> {
         )
     }
 
+    /// Claims look for records without a time, so that one which is set back by hand must lose it.
+    fn unpublished_has_no_time(&mut self) {
+        if let State::Status {
+            column,
+            published,
+            published_at: Some(time),
+            ..
+        } = &self.layout.state
+        {
+            let (status, published) = (column.quoted(), literal(published));
+            self.constraint(format!(
+                "CHECK ({} IS NULL OR {status} = {published})",
+                time.quoted()
+            ));
+        }
+    }
+
     fn statement(&self) -> String {
         let table = self.layout.table.quoted();
         format!(
-            "CREATE TABLE IF NOT EXISTS {table} (\n  {}\n)",
-            self.lines.join(",\n  ")
+            "CREATE TABLE IF NOT EXISTS {table} (\n  {}\n){}",
+            self.lines.join(",\n  "),
+            self.room()
         )
+    }
+
+    /// A claim by status writes a second version of each record. With room for it on the same page, no index has to
+    /// be written.
+    fn room(&self) -> &'static str {
+        match self.layout.state {
+            State::Status { .. } if self.dialect.locks_rows => " WITH (fillfactor = 50)",
+            _ => "",
+        }
     }
 }
 

@@ -120,6 +120,8 @@ impl OutboxStore for SqliteStore {
         let claimed = match self.inner.options.layout.claim {
             ClaimMode::Hold => hold::claim(&self.inner, ready, want).await,
             ClaimMode::Lease => lease::claim(&self.inner, ready, want).await,
+            // Such a layout fits no table here, so there is nothing that is ready.
+            ClaimMode::Stream => Ok(None),
         };
         self.inner.forget_if_stale(claimed).await
     }

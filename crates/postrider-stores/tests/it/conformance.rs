@@ -50,6 +50,17 @@ mod debezium_by_key {
     postrider_testkit::store_conformance!(world("debezium", KEY), records dead order hold);
 }
 
+mod native {
+    use super::*;
+    postrider_testkit::store_conformance!(world("native", NONE), records dead unordered hold);
+}
+
+/// As many groups as a test of shares needs.
+mod native_by_key {
+    use super::*;
+    postrider_testkit::store_conformance!(world("native", "state = { groups = 4 }"), records dead order hold);
+}
+
 /// Small integers, a flag that may be NULL, bytes, a time without a zone, keys that may be NULL, and names
 /// that must be quoted.
 mod odd_types {

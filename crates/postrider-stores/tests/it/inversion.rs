@@ -90,6 +90,12 @@ async fn a_key_is_not_inverted_by_transactions_that_overlap_while_leasing() {
 }
 
 #[tokio::test]
+async fn a_key_is_not_inverted_by_transactions_that_overlap_while_streaming() {
+    first_comes_first(world("native", "").await, true).await;
+    first_comes_first(world("native", "").await, false).await;
+}
+
+#[tokio::test]
 async fn a_lower_id_that_commits_later_is_not_lost() {
     let world = world("gopipe", "").await;
     let store = world.store();

@@ -16,6 +16,7 @@ mod refusal;
 mod schema;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod stream;
 mod transactions;
 mod upkeep;
 mod wake;

@@ -171,9 +171,14 @@ impl<B: Backend> World<B> {
         let id = event.id.to_string();
         self.database.emit(&self.outbox, event).await;
         match id.parse() {
-            Ok(id) if self.layout.columns.event_id.is_some() => RecordId::Uuid(id),
+            Ok(id) if self.makes_ids() => RecordId::Uuid(id),
             _ => self.last_id().await,
         }
+    }
+
+    /// Whether the id of an event is that of its record.
+    fn makes_ids(&self) -> bool {
+        self.layout.columns.event_id.as_ref() == Some(&self.layout.columns.id)
     }
 
     async fn last_id(&self) -> RecordId {
@@ -201,11 +206,31 @@ impl<B: Backend> World<B> {
     }
 
     async fn trouble(&self, id: &RecordId, column: &str) -> Option<String> {
+        let kept = match self.layout.state {
+            LayoutState::Append { .. } => "postrider_outbox_troubles WHERE position",
+            _ => "postrider_troubles WHERE record_id",
+        };
         self.database
             .text(&format!(
-                "SELECT CAST({column} AS text) FROM postrider_troubles WHERE record_id = '{id}'"
+                "SELECT CAST({column} AS text) FROM {kept} = '{id}'"
             ))
             .await
+    }
+
+    /// An append-only record says nothing itself: the progress of its group does.
+    async fn was_read(&self, id: &RecordId) -> bool {
+        let sql = format!(
+            "SELECT pg_visible_in_snapshot(o.xid, s.from_snapshot) OR s.to_snapshot IS NOT NULL AND \
+             pg_visible_in_snapshot(o.xid, s.to_snapshot) AND o.position <= s.position \
+             FROM postrider_outbox AS o JOIN postrider_outbox_stream AS s \
+             ON s.grp = (hashtext(coalesce(o.key, o.position::text)) & 2147483647) % 32 % s.groups \
+             WHERE o.position = {id}"
+        );
+        self.database
+            .text(&format!("SELECT ({sql})::text"))
+            .await
+            .as_deref()
+            == Some("true")
     }
 
     async fn state(&self, id: &RecordId) -> State {
@@ -242,6 +267,8 @@ impl<B: Backend> World<B> {
                 column, published, ..
             } => format!("{} = '{published}'", column.quoted()),
             LayoutState::Flag { published, .. } => format!("{} IS TRUE", published.quoted()),
+            LayoutState::Append { .. } if self.trouble(id, "1").await.is_some() => "false".into(),
+            LayoutState::Append { .. } => self.was_read(id).await.to_string(),
             LayoutState::Delete => "false".into(),
         };
         let is = async |what: &str| {
@@ -288,6 +315,9 @@ impl<B: Backend> StoreWorld for World<B> {
         if self.layout.needs_troubles() {
             tables.push("postrider_troubles".into());
         }
+        if let LayoutState::Append { .. } = self.layout.state {
+            tables.push("postrider_outbox_troubles".into());
+        }
         for table in tables {
             self.database.refuse_changes(&table).await;
         }
@@ -331,6 +361,10 @@ impl<B: Backend> StoreWorld for World<B> {
 
     fn keeps_published(&self) -> bool {
         !matches!(self.layout.state, LayoutState::Delete)
+    }
+
+    fn purges_single_records(&self) -> bool {
+        !matches!(self.layout.state, LayoutState::Append { .. })
     }
 
     fn frees_dropped_claims(&self) -> bool {

@@ -140,9 +140,7 @@ async fn a_filter_finds_by_error_topic_age_and_id() {
     }
     // What the API refuses is shown in its words.
     browser.visit("#/orders/dead?since=yesterday").await;
-    browser
-        .shows(".notice.bad", "since is a time such as")
-        .await;
+    browser.shows(".notice.bad", "an age such as 2h").await;
 }
 
 /// Nothing is changed on a number that its author did not see.

@@ -35,6 +35,12 @@ async fn lease_mode_loses_invents_and_inverts_nothing_under_torture() {
     torture("talkie").await;
 }
 
+/// Stream mode: no row is ever updated, relays killed.
+#[tokio::test(flavor = "multi_thread")]
+async fn stream_mode_loses_invents_and_inverts_nothing_under_torture() {
+    torture("native").await;
+}
+
 async fn torture(layout: &str) {
     let arena = Arena::new(layout, "key").await;
     let mut relays = Relays::start(&arena.target(), RELAYS).await;

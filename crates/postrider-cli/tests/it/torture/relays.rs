@@ -82,10 +82,9 @@ fn spawn(config: &PathBuf) -> Child {
 }
 
 fn write_config(target: &Target) -> PathBuf {
-    let topic = if target.layout == "talkie" {
-        "{topic}"
-    } else {
-        "{event_type}"
+    let topic = match target.layout.as_str() {
+        "talkie" | "native" => "{topic}",
+        _ => "{event_type}",
     };
     let text = format!(
         r#"

@@ -240,6 +240,7 @@ pub(crate) fn event(layout: &str, topic: &str, key: &str, number: i64) -> Event 
         }
         .topic(topic)
         .key(key),
+        "native" => event.topic(topic).key(key),
         _ => event.aggregate_id(key),
     }
 }

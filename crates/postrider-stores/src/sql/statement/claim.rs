@@ -3,14 +3,14 @@
 use postrider_core::layout::{ClaimMode, State};
 use postrider_core::{OnDead, Ordering};
 
-use super::{Writer, is_one_of, literal, micros, of};
+use super::{Writer, literal, of};
 use crate::sql::selection::Selection;
 
 impl Writer<'_> {
     pub(super) fn claim(&self, selection: &Selection) -> String {
         match self.layout.claim {
             ClaimMode::Lease if self.dialect.locks_rows => self.claim_by_lease(selection),
-            ClaimMode::Hold | ClaimMode::Lease => format!(
+            ClaimMode::Hold | ClaimMode::Lease | ClaimMode::Stream => format!(
                 "SELECT {}\nFROM {} AS o\nWHERE {}\nORDER BY {}\nLIMIT $1\n{}",
                 selection.list(),
                 self.name(),
@@ -43,54 +43,6 @@ impl Writer<'_> {
         ))
     }
 
-    fn claim_by_lease(&self, selection: &Selection) -> String {
-        let State::Status {
-            column,
-            publishing,
-            last_attempt_at,
-            ..
-        } = &self.layout.state
-        else {
-            return String::new();
-        };
-        let sorted: Vec<String> = self
-            .layout
-            .order
-            .iter()
-            .enumerate()
-            .map(|(n, c)| format!("{} AS s{n}", of("o", c)))
-            .collect();
-        let id = self.id("o");
-        let sort: Vec<String> = (0..sorted.len()).map(|n| format!("s{n}")).collect();
-        format!(
-            "WITH claimed AS (\n\
-             UPDATE {table} AS o SET {status} = {publishing}, {last_attempt_at} = {now}\n\
-             WHERE {chosen}\n\
-             RETURNING {list}, {token} AS token, {sorted})\n\
-             SELECT {names}, token FROM claimed ORDER BY {sort}",
-            table = self.name(),
-            status = column.quoted(),
-            publishing = literal(publishing),
-            now = self.dialect.now,
-            chosen = (self.dialect.among_selected)(
-                &id,
-                &format!(
-                    "SELECT {id}\nFROM {table} AS o\nWHERE {claimable}\nORDER BY {order}\nLIMIT $1\n{lock}\n",
-                    table = self.name(),
-                    claimable = self.claimable(),
-                    order = self.order("o"),
-                    lock = self.lock(),
-                )
-            ),
-            list = selection.list(),
-            token = (self.dialect.cast)(&of("o", last_attempt_at), "timestamptz"),
-            last_attempt_at = last_attempt_at.quoted(),
-            sorted = sorted.join(", "),
-            names = selection.names(),
-            sort = sort.join(", "),
-        )
-    }
-
     fn lock(&self) -> &'static str {
         match self.layout.ordering {
             // A locked record that is passed over would be overtaken by a later one of its key.
@@ -99,10 +51,10 @@ impl Writer<'_> {
         }
     }
 
-    fn claimable(&self) -> String {
+    pub(super) fn claimable(&self) -> String {
         let mut conditions = vec![self.pending("o")];
         if let State::Status { .. } = self.layout.state {
-            conditions.push(self.due());
+            conditions.push(self.due("o"));
         }
         conditions.extend(self.in_lanes());
         conditions.extend(self.not_troubled());
@@ -112,57 +64,11 @@ impl Writer<'_> {
         conditions.join("\nAND ")
     }
 
-    fn in_lanes(&self) -> Option<String> {
+    pub(super) fn in_lanes(&self) -> Option<String> {
         self.ordered_key()?;
         let among = (self.dialect.among)(&self.lane("o"), 2, "int4");
         let lanes = (self.dialect.cast)("$2", "int4[]");
         Some(format!("({lanes} IS NULL OR {among})"))
-    }
-
-    /// In lease mode: nobody's now, or nobody's any more, and not before its time.
-    ///
-    /// A new record's time is by default when its transaction began, which may be after this claim's did. It is
-    /// due all the same: a later record of its key, from a transaction that began earlier and then waited for the
-    /// key, would overtake it.
-    fn due(&self) -> String {
-        let State::Status {
-            column,
-            pending,
-            failed,
-            publishing,
-            retry_at,
-            ..
-        } = &self.layout.state
-        else {
-            return "true".into();
-        };
-        let status = of("o", column);
-        let retry_at = of("o", retry_at);
-        format!(
-            "({waiting} AND ({retry_at} IS NULL OR {retry_at} <= {now} \
-             OR {status} = {pending} AND {retry_at} <= {created_at})\n  \
-             OR {status} = {publishing} AND NOT ({held}))",
-            waiting = is_one_of(&status, &[pending, failed]),
-            pending = literal(pending),
-            created_at = of("o", &self.layout.columns.created_at),
-            now = self.dialect.now,
-            publishing = literal(publishing),
-            held = self.held("o"),
-        )
-    }
-
-    /// Whether a record that is being published is still leased. Without a time nobody holds it.
-    fn held(&self, alias: &str) -> String {
-        let State::Status {
-            last_attempt_at, ..
-        } = &self.layout.state
-        else {
-            return "false".into();
-        };
-        let claimed_at = of(alias, last_attempt_at);
-        let lease = micros(self.rules.lease);
-        let oldest = (self.dialect.after)(self.dialect.now, &format!("-{lease}"));
-        format!("{claimed_at} IS NOT NULL AND {claimed_at} >= {oldest}")
     }
 
     /// A record whose troubles are kept aside: not while it waits, nor when it is dead.
@@ -237,27 +143,8 @@ impl Writer<'_> {
         let blocks = match &self.layout.state {
             State::Timestamp { .. } if !parks => return None,
             State::Timestamp { .. } => self.dead("b"),
-            State::Status {
-                column,
-                failed,
-                publishing,
-                retry_at,
-                ..
-            } => {
-                let (status, retry_at) = (of("b", column), of("b", retry_at));
-                let dead = if parks {
-                    format!(" OR {}", self.dead("b"))
-                } else {
-                    String::new()
-                };
-                format!(
-                    "({status} = {} AND {} OR {status} = {} AND {retry_at} > {now}{dead})",
-                    literal(publishing),
-                    self.held("b"),
-                    literal(failed),
-                )
-            }
-            State::Flag { .. } | State::Delete => {
+            State::Status { .. } => format!("{} AND {}", self.unsettled_by_row("b"), self.blocks("b")),
+            State::Flag { .. } | State::Delete | State::Append { .. } => {
                 let waits = format!(
                     "NOT t.dead AND t.next_attempt_at > {now} AND {}",
                     self.pending("b")

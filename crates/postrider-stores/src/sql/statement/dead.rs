@@ -19,6 +19,9 @@ impl Writer<'_> {
     }
 
     pub(super) fn dead_resend(&self) -> Change {
+        if let Some(resend) = self.stream_resend() {
+            return Change::new(Some(resend), None);
+        }
         let set = self.set_pending().join(", ");
         let outbox = (!set.is_empty()).then(|| {
             format!(
@@ -41,6 +44,9 @@ impl Writer<'_> {
     }
 
     pub(super) fn dead_discard(&self) -> Change {
+        if let Some(discard) = self.stream_discard() {
+            return Change::new(Some(discard), None);
+        }
         let outbox = format!(
             "DELETE FROM {} AS o WHERE {}",
             self.name(),
@@ -81,13 +87,14 @@ impl Writer<'_> {
                 set.push(format!("{} = {}", column.quoted(), literal(pending)));
                 set.push(format!("{} = {}", retry_at.quoted(), self.dialect.now));
             }
-            State::Timestamp { .. } | State::Flag { .. } | State::Delete => {}
+            State::Timestamp { .. } | State::Flag { .. } | State::Delete | State::Append { .. } => {
+            }
         }
         set
     }
 
     /// An error that stays readable, marked as resent.
-    fn resent(&self, error: &str, chars_max: Option<u32>) -> String {
+    pub(super) fn resent(&self, error: &str, chars_max: Option<u32>) -> String {
         let now = self.dialect.now_text;
         let chars = chars_max.unwrap_or(1024);
         let text = format!("'resent ' || {now} || coalesce(': ' || {error}, '')");

@@ -1,6 +1,7 @@
 //! Recording events, any number in one statement.
 
 use postrider_core::Layout;
+use postrider_core::layout::State;
 
 use super::{of, unpublished};
 use crate::sql::dialect::{Dialect, List, list};
@@ -28,8 +29,13 @@ pub(crate) fn insert(
     } else {
         one_row(layout, table, dialect, drafts)
     };
+    // An append-only table has nothing that two events could share, and looking for it would cost.
+    let conflict = match layout.state {
+        State::Append { .. } => "",
+        _ => "ON CONFLICT DO NOTHING ",
+    };
     format!(
-        "INSERT INTO {} ({})\n{rows}\nON CONFLICT DO NOTHING RETURNING {}",
+        "INSERT INTO {} ({})\n{rows}\n{conflict}RETURNING {}",
         layout.table.quoted(),
         names.join(", "),
         recorded_id(layout, dialect),

@@ -4,8 +4,11 @@ mod audit;
 mod claim;
 mod dead;
 mod insert;
+mod lease;
 pub(crate) mod records;
 mod settle;
+#[cfg_attr(not(feature = "postgres"), allow(dead_code, unused_imports))]
+pub(crate) mod stream;
 #[cfg(test)]
 #[cfg(all(feature = "postgres", feature = "sqlite"))]
 mod tests;
@@ -41,7 +44,8 @@ pub(crate) struct Rules {
 #[derive(Debug, Clone)]
 pub(crate) struct Statements {
     pub selection: Selection,
-    /// limit, lanes or NULL for all; then with troubles: outbox; with rests: ids, keys; where rows cannot be locked
+    /// limit, lanes or NULL for all; then with troubles: outbox; with rests: ids, keys; in lease mode with order per
+    /// key, third: how many records to look at; where rows cannot be locked
     /// and order does not matter, fifth: the ids that others hold.
     pub claim: Arc<str>,
     /// ids. Where claims are leases and rows cannot be locked, what marks a claim's records.
@@ -247,15 +251,23 @@ impl Writer<'_> {
                 format!("t.dead AND {} = true{error}", of(alias, published))
             }
             State::Flag { .. } => format!("t.dead AND {unpublished}"),
-            State::Status { column, dead, .. } => {
-                format!("{} = {}", of(alias, column), literal(dead))
-            }
+            State::Status { column, dead, .. } => format!(
+                "{} AND {} = {}",
+                self.unsettled_by_row(alias),
+                of(alias, column),
+                literal(dead)
+            ),
             State::Delete => "t.dead".into(),
+            State::Append { .. } => format!("{alias}.dead"),
         }
     }
 
     /// `FROM` the outbox, with a record's troubles where they are kept aside.
     fn join_troubles(&self, alias: &str, outbox: u32) -> String {
+        if matches!(self.layout.state, State::Append { .. }) {
+            let copies = stream::beside(&self.layout.table).troubles.quoted();
+            return format!("FROM {copies} AS {alias} WHERE true");
+        }
         if !self.layout.needs_troubles() {
             return format!("FROM {} AS {alias} WHERE true", self.name());
         }
@@ -282,9 +294,17 @@ fn unpublished(layout: &Layout, table: &Table, alias: &str) -> String {
             pending,
             failed,
             publishing,
+            published_at,
             ..
-        } => is_one_of(&of(alias, column), &[pending, failed, publishing]),
+        } => {
+            let waiting = is_one_of(&of(alias, column), &[pending, failed, publishing]);
+            match published_at {
+                Some(time) => format!("{} IS NULL AND {waiting}", of(alias, time)),
+                None => waiting,
+            }
+        }
         State::Delete => "true".into(),
+        State::Append { .. } => format!("NOT {alias}.settled AND NOT {alias}.dead"),
     }
 }
 

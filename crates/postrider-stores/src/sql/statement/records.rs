@@ -74,7 +74,7 @@ impl Writer<'_> {
         Question {
             text: format!(
                 "SELECT count(*) FROM {} AS o{}\nWHERE {}",
-                self.name(),
+                self.source(),
                 self.with_troubles(),
                 wanted.conditions()
             ),
@@ -98,7 +98,7 @@ impl Writer<'_> {
              SELECT {list}\nFROM page JOIN {name} AS o ON {id} = page.id{troubles}\nORDER BY {order}",
             wanted.conditions(),
             id = self.id("o"),
-            name = self.name(),
+            name = self.source(),
             troubles = self.with_troubles(),
             order = self.order("o"),
         );
@@ -144,7 +144,7 @@ impl Writer<'_> {
             id = self.id("o"),
             named = named.join(", "),
             order = self.order("o"),
-            name = self.name(),
+            name = self.source(),
             troubles = self.with_troubles(),
             sort = sorted(""),
             head_sort = sorted("head."),
@@ -155,6 +155,15 @@ impl Writer<'_> {
             text,
             parameters: wanted.parameters,
         })
+    }
+
+    /// What records are read from: for an append-only outbox, what is put together of it and the copies that were made.
+    fn source(&self) -> String {
+        self.stream_records().unwrap_or_else(|| self.name())
+    }
+
+    fn appends(&self) -> bool {
+        matches!(self.layout.state, State::Append { .. })
     }
 
     /// Joins a record's troubles, where they are kept aside; $1 is the outbox.
@@ -242,6 +251,9 @@ impl Writer<'_> {
     }
 
     fn attempts_made(&self) -> String {
+        if self.appends() {
+            return "o.attempts".into();
+        }
         if self.layout.needs_troubles() {
             "coalesce(t.attempts, 0)".into()
         } else {
@@ -250,6 +262,9 @@ impl Writer<'_> {
     }
 
     fn error(&self) -> String {
+        if self.appends() {
+            return "o.last_error".into();
+        }
         let own = self.layout.columns.last_error.as_ref();
         match (self.layout.needs_troubles(), own) {
             (true, Some(_)) => format!("coalesce(t.last_error, {})", self.text(own)),
@@ -267,6 +282,7 @@ impl Writer<'_> {
             State::Flag { .. } | State::Delete => {
                 format!("CASE WHEN {waiting} THEN t.next_attempt_at END")
             }
+            State::Append { .. } => format!("CASE WHEN {waiting} THEN o.next_attempt_at END"),
             State::Timestamp { .. } => (self.dialect.cast)("NULL", "timestamptz"),
         }
     }
@@ -311,6 +327,7 @@ impl Writer<'_> {
                 column, published, ..
             } => format!("{} = {}", of("o", column), literal(published)),
             State::Delete => "false".into(),
+            State::Append { .. } => "o.settled".into(),
         }
     }
 

@@ -12,7 +12,9 @@ impl Writer<'_> {
         let mine = (self.dialect.among)(&self.id("o"), 1, &self.id_list());
         let clock = self.dialect.clock;
         let set = match &self.layout.state {
-            State::Delete => return format!("DELETE FROM {} AS o WHERE {mine}", self.name()),
+            State::Delete | State::Append { .. } => {
+                return format!("DELETE FROM {} AS o WHERE {mine}", self.name());
+            }
             State::Timestamp { published_at } => format!("{} = {clock}", published_at.quoted()),
             State::Flag {
                 published,
@@ -54,7 +56,7 @@ impl Writer<'_> {
         match &self.layout.state {
             State::Timestamp { .. } => (None, self.settle_failed_by_attempts()),
             State::Status { .. } => (None, self.settle_failed_by_status()),
-            State::Flag { .. } | State::Delete => self.settle_failed_aside(),
+            State::Flag { .. } | State::Delete | State::Append { .. } => self.settle_failed_aside(),
         }
     }
 

@@ -14,14 +14,14 @@ use crate::sql::dialect::{Dialect, POSTGRES, SQLITE};
 use crate::sql::draft::{Drafting, Trace};
 use crate::sql::table::Column;
 
-const RULES: Rules = Rules {
+pub(super) const RULES: Rules = Rules {
     max_attempts: 25,
     on_dead: OnDead::Park,
     lease: Duration::from_secs(60),
 };
 
 /// A table as `init` makes it for a preset, as far as statements care.
-fn table(layout: &Layout) -> Table {
+pub(super) fn table(layout: &Layout) -> Table {
     let column = |name: &str, kind, sql_type: &str| Column {
         name: name.into(),
         kind,
@@ -38,7 +38,7 @@ fn table(layout: &Layout) -> Table {
     let columns = &layout.columns;
     let mut table = Table::unseen(&layout.table);
     let uuid_key = layout.name == "packfinderz";
-    let id_kind = if layout.name == "gopipe" {
+    let id_kind = if ["gopipe", "native"].contains(&layout.name.as_str()) {
         (Kind::Int, "bigint")
     } else {
         (Kind::Uuid, "uuid")
@@ -107,7 +107,7 @@ fn event(layout: &Layout) -> Event {
     }
 }
 
-fn insert_text(layout: &Layout, table: &Table, dialect: &Dialect) -> String {
+pub(super) fn insert_text(layout: &Layout, table: &Table, dialect: &Dialect) -> String {
     let trace = Trace {
         trace_id: "t".into(),
         traceparent: "00-t-s-01".into(),
@@ -136,7 +136,8 @@ fn statements_for_sqlite_are_as_they_were() {
 }
 
 fn statements_in(database: &str, dialect: &Dialect) {
-    for preset in PRESETS {
+    // What is only appended to has statements of its own.
+    for preset in PRESETS.into_iter().filter(|preset| *preset != "native") {
         for ordering in ["key", "none"] {
             if preset == "gopipe" && ordering == "key" {
                 continue; // It has no key.
@@ -179,7 +180,7 @@ fn statements_in(database: &str, dialect: &Dialect) {
     }
 }
 
-fn change_text(change: &Change) -> String {
+pub(super) fn change_text(change: &Change) -> String {
     let texts: Vec<&str> = [&change.outbox, &change.troubles]
         .into_iter()
         .filter_map(|text| text.as_deref())
@@ -187,7 +188,7 @@ fn change_text(change: &Change) -> String {
     texts.join(";\n")
 }
 
-fn whole_filter() -> RecordFilter {
+pub(super) fn whole_filter() -> RecordFilter {
     RecordFilter {
         state: Some(RecordState::Waiting),
         ids: vec![RecordId::Int(7)],

@@ -8,7 +8,7 @@ impl Writer<'_> {
     /// $1 limit, $2 microseconds to keep. Nothing is left to purge where publishing deletes.
     pub(super) fn purge(&self) -> Option<String> {
         let published = match &self.layout.state {
-            State::Delete => return None,
+            State::Delete | State::Append { .. } => return None,
             State::Timestamp { published_at } => format!("{} IS NOT NULL", of("o", published_at)),
             State::Flag {
                 published,
@@ -60,7 +60,7 @@ impl Writer<'_> {
             State::Flag {
                 dead_is_flagged, ..
             } => !dead_is_flagged,
-            State::Delete => true,
+            State::Delete | State::Append { .. } => true,
             State::Timestamp { .. } | State::Status { .. } => false,
         };
         let not_dead = if dead_looks_pending {
@@ -100,7 +100,7 @@ impl Writer<'_> {
 impl Writer<'_> {
     /// What an index for the claim must be restricted to.
     pub(crate) fn claim_index_condition(&self) -> Option<String> {
-        Some(self.unpublished("")).filter(|condition| condition != "true")
+        Some(self.unsettled_by_row("")).filter(|condition| condition != "true")
     }
 }
 
@@ -121,6 +121,8 @@ pub(crate) fn troubled_index(writer: &Writer<'_>) -> Option<Index> {
             let failed = format!("{} AND {} > 0", writer.unpublished(""), writer.attempts(""));
             (columns(writer.order("")), failed)
         }
+        // Claims find what blocks a key on their way: see `lease.rs`.
+        State::Status { .. } if writer.dialect.locks_rows => return None,
         State::Status {
             column,
             failed,
@@ -135,7 +137,7 @@ pub(crate) fn troubled_index(writer: &Writer<'_>) -> Option<Index> {
             };
             (columns(retry_at.quoted()), condition)
         }
-        State::Flag { .. } | State::Delete => return None,
+        State::Flag { .. } | State::Delete | State::Append { .. } => return None,
     };
     Some(Index {
         name: index_name(writer, "troubled"),

@@ -1,17 +1,24 @@
-WITH claimed AS (
+WITH head AS MATERIALIZED (
+SELECT o."id", o."key", o."status", o."next_attempt_at", o."last_attempt_at", o."created_at"
+FROM "outbox" AS o
+WHERE o."published_at" IS NULL
+AND ($2::int4[] IS NULL OR (hashtext(coalesce(o."key"::text, o."id"::text)) & 2147483647) % 32 = ANY($2::int4[]))
+ORDER BY o."created_at", o."id"
+LIMIT $3),
+claimed AS (
 UPDATE "outbox" AS o SET "status" = 'publishing', "last_attempt_at" = now()
 WHERE o."id" = ANY(ARRAY(
-SELECT o."id"
-FROM "outbox" AS o
-WHERE o."status" IN ('pending', 'failed', 'publishing')
+SELECT c."id"
+FROM head AS c
+WHERE (c."status" IN ('pending', 'failed') AND (c."next_attempt_at" IS NULL OR c."next_attempt_at" <= now() OR c."status" = 'pending' AND c."next_attempt_at" <= c."created_at")
+  OR c."status" = 'publishing' AND NOT (c."last_attempt_at" IS NOT NULL AND c."last_attempt_at" >= now() + -60000000 * interval '1 microsecond'))
+AND (c."key" IS NULL OR c."key" NOT IN (
+  SELECT b."key" FROM head AS b WHERE b."key" IS NOT NULL AND (b."status" = 'publishing' AND b."last_attempt_at" IS NOT NULL AND b."last_attempt_at" >= now() + -60000000 * interval '1 microsecond' OR b."status" = 'failed' AND b."next_attempt_at" > now() OR b."status" = 'dead_lettered')))
+ORDER BY c."created_at", c."id"
+LIMIT $1
+))
+AND o."published_at" IS NULL AND o."status" IN ('pending', 'failed', 'publishing')
 AND (o."status" IN ('pending', 'failed') AND (o."next_attempt_at" IS NULL OR o."next_attempt_at" <= now() OR o."status" = 'pending' AND o."next_attempt_at" <= o."created_at")
   OR o."status" = 'publishing' AND NOT (o."last_attempt_at" IS NOT NULL AND o."last_attempt_at" >= now() + -60000000 * interval '1 microsecond'))
-AND ($2::int4[] IS NULL OR (hashtext(coalesce(o."key"::text, o."id"::text)) & 2147483647) % 32 = ANY($2::int4[]))
-AND (o."key" IS NULL OR o."key" NOT IN (
-  SELECT b."key" FROM "outbox" AS b WHERE true AND b."key" IS NOT NULL AND (b."status" = 'publishing' AND b."last_attempt_at" IS NOT NULL AND b."last_attempt_at" >= now() + -60000000 * interval '1 microsecond' OR b."status" = 'failed' AND b."next_attempt_at" > now() OR b."status" = 'dead_lettered')))
-ORDER BY o."created_at", o."id"
-LIMIT $1
-FOR UPDATE OF o
-))
 RETURNING o."id" AS c0, o."topic" AS c1, o."key" AS c2, o."idempotency_key" AS c3, o."payload_json" AS c4, o."created_at" AS c5, o."retry_count" AS c6, o."last_attempt_at"::timestamptz AS token, o."created_at" AS s0, o."id" AS s1)
-SELECT c0, c1, c2, c3, c4, c5, c6, token FROM claimed ORDER BY s0, s1
+SELECT c0, c1, c2, c3, c4, c5, c6, token, seen FROM (SELECT count(*) AS seen FROM head) AS h LEFT JOIN claimed ON true ORDER BY s0, s1

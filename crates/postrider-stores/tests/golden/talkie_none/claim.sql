@@ -3,7 +3,7 @@ UPDATE "outbox" AS o SET "status" = 'publishing', "last_attempt_at" = now()
 WHERE o."id" = ANY(ARRAY(
 SELECT o."id"
 FROM "outbox" AS o
-WHERE o."status" IN ('pending', 'failed', 'publishing')
+WHERE o."published_at" IS NULL AND o."status" IN ('pending', 'failed', 'publishing')
 AND (o."status" IN ('pending', 'failed') AND (o."next_attempt_at" IS NULL OR o."next_attempt_at" <= now() OR o."status" = 'pending' AND o."next_attempt_at" <= o."created_at")
   OR o."status" = 'publishing' AND NOT (o."last_attempt_at" IS NOT NULL AND o."last_attempt_at" >= now() + -60000000 * interval '1 microsecond'))
 ORDER BY o."created_at", o."id"

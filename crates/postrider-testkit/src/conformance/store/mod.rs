@@ -59,6 +59,11 @@ pub trait StoreWorld: Send + Sync {
     /// Whether published records stay until they are purged.
     fn keeps_published(&self) -> bool;
 
+    /// Whether published records are purged one by one, and not a segment at a time.
+    fn purges_single_records(&self) -> bool {
+        true
+    }
+
     /// Whether a dropped claim is free at once, and not only when its lease ends.
     fn frees_dropped_claims(&self) -> bool;
 }
@@ -163,6 +168,10 @@ macro_rules! store_conformance {
         a_dead_record_parks_nothing
     ); $crate::store_conformance!(@cases parked, $world,
         without_order_no_key_is_held_up
+    ); };
+    (@suite unordered, $world:expr) => { $crate::store_conformance!(@cases overtaking, $world,
+        a_waiting_record_holds_nobody_back
+        a_dead_record_parks_nothing
     ); };
     (@suite hold, $world:expr) => { $crate::store_conformance!(@cases hold, $world,
         a_dropped_claim_is_free_at_once

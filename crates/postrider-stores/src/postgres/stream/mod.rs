@@ -1,0 +1,233 @@
+//! Claims of an append-only outbox. A group of lanes is held by an advisory lock of an open transaction, as in hold mode;
+//! settling saves how far its stream was read. No row of the outbox is ever written.
+//!
+//! Between claim and settle the transaction holds no lock on the outbox: what reading took is given back by rolling back
+//! to a savepoint, so that a segment can be emptied while somebody publishes.
+
+mod anchor;
+mod gather;
+mod held;
+mod history;
+mod open;
+mod progress;
+mod segments;
+mod settlement;
+mod upkeep;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use postrider_core::layout::State;
+use postrider_core::{Claim, MessageKey, Ordering, Record, StoreError, Want};
+use sqlx::Row as _;
+
+use super::Inner;
+use super::claim::records;
+use super::error::store_error;
+use super::outbox::{Ready, query, writer};
+use crate::sql::statement::stream::{self as statement, beside};
+use crate::sql::table::Table;
+use gather::gather;
+use held::Held;
+use open::Opened;
+use progress::Chunk;
+use settlement::Settlement;
+
+pub use anchor::{Anchored, GroupStatus};
+pub(super) use segments::purge;
+pub(super) use upkeep::backlog;
+
+/// Rounds in which a claim may find nothing but records that have to wait behind others, before it gives up for now.
+const ROUNDS_MAX: u32 = 64;
+
+/// What is known of a stream.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) statements: statement::Stream,
+    /// Groups of lanes. All relays read this number from the database.
+    pub(super) groups: u32,
+}
+
+impl Inner {
+    /// Looks at the tables beside an append-only outbox.
+    pub(super) async fn open_stream(&self, table: &Table) -> Result<Option<Stream>, StoreError> {
+        let layout = &self.options.layout;
+        if !matches!(layout.state, State::Append { .. }) {
+            return Ok(None);
+        }
+        let failed = store_error("read the stream's tables", &self.name());
+        let names = beside(&layout.table);
+        for name in [&names.progress, &names.troubles, &names.sequence] {
+            let found: bool = sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL")
+                .bind(name.quoted())
+                .fetch_one(&self.pool)
+                .await
+                .map_err(&failed)?;
+            if !found {
+                return Err(StoreError::Mismatch(format!(
+                    "{name} does not exist; layout {} needs it beside table {}; run `postrider init`",
+                    layout.name, layout.table
+                )));
+            }
+        }
+        let knows_system: bool = sqlx::query_scalar(
+            "SELECT has_function_privilege('pg_catalog.pg_control_system()', 'EXECUTE')",
+        )
+        .fetch_one(&self.pool)
+        .await
+        .map_err(&failed)?;
+        let Some(statements) = writer(&self.options, table).stream(knows_system) else {
+            return Ok(None);
+        };
+        let row = query(&statements.groups).fetch_one(&self.pool).await;
+        let groups: i32 = row.and_then(|row| row.try_get(0)).map_err(&failed)?;
+        let groups = u32::try_from(groups).unwrap_or(0);
+        if groups == 0 {
+            return Err(StoreError::Mismatch(format!(
+                "{} is empty: nobody has set up the groups of outbox {}; run `postrider init`",
+                names.progress, layout.table
+            )));
+        }
+        Ok(Some(Stream { statements, groups }))
+    }
+}
+
+impl Ready {
+    fn stream(&self) -> Result<&Stream, StoreError> {
+        let missing = || StoreError::Mismatch("this outbox is not append-only".into());
+        self.stream.as_ref().ok_or_else(missing)
+    }
+}
+
+pub(super) async fn claim(
+    inner: &Arc<Inner>,
+    ready: Arc<Ready>,
+    want: Want,
+) -> Result<Option<Box<dyn Claim>>, StoreError> {
+    for _ in 0..ROUNDS_MAX {
+        match round(inner, &ready, want).await? {
+            Round::Claimed(claim) => return Ok(Some(claim)),
+            Round::Nothing => return Ok(None),
+            Round::Moved => {}
+        }
+    }
+    Ok(None)
+}
+
+enum Round {
+    Claimed(Box<Held>),
+    Nothing,
+    /// There was nothing to publish, but the stream has moved on.
+    Moved,
+}
+
+async fn round(inner: &Arc<Inner>, ready: &Arc<Ready>, want: Want) -> Result<Round, StoreError> {
+    let started = Instant::now();
+    let failed = store_error("claim records", &inner.name());
+    let stream = ready.stream()?;
+    let opened = open::open(inner, stream, want.share)
+        .await
+        .map_err(&failed)?;
+    let Some(mut opened) = opened else {
+        return Ok(Round::Nothing);
+    };
+    let chunks = progress::read(inner, ready, &mut opened, want.limit).await?;
+    let mut troubled = Vec::new();
+    let mut parked = Vec::new();
+    if opened.troubled {
+        troubled = due(inner, ready, &mut opened, want.limit).await?;
+        parked = parked_keys(inner, ready, &mut opened, &chunks, &troubled).await?;
+    }
+    opened.end_reading().await.map_err(&failed)?;
+    let gathered = gather(chunks, troubled, &parked, want.limit);
+    if !gathered.records.is_empty() {
+        return Ok(Round::Claimed(Box::new(Held {
+            inner: inner.clone(),
+            ready: ready.clone(),
+            opened,
+            gathered,
+            lapses_at: started + inner.options.hold_max,
+        })));
+    }
+    let settlement = Settlement::new(&gathered, &[], opened.drawn);
+    if settlement.is_empty() {
+        opened.tx.rollback().await.map_err(&failed)?;
+        return Ok(Round::Nothing);
+    }
+    held::write(inner, stream, opened, &settlement).await?;
+    Ok(if settlement.moves {
+        Round::Moved
+    } else {
+        Round::Nothing
+    })
+}
+
+/// Records that failed earlier and may be tried again.
+async fn due(
+    inner: &Inner,
+    ready: &Ready,
+    opened: &mut Opened,
+    limit: u32,
+) -> Result<Vec<Record>, StoreError> {
+    let failed = store_error("claim troubled records", &inner.name());
+    let stream = ready.stream()?;
+    let rows = query(&stream.statements.due)
+        .bind(opened.groups.clone())
+        .bind(i64::from(limit))
+        .bind(i32::try_from(stream.groups).unwrap_or(1))
+        .fetch_all(opened.tx.connection())
+        .await
+        .map_err(&failed)?;
+    let mut records = records(inner, ready, &rows)?;
+    for (record, row) in std::iter::zip(&mut records, &rows) {
+        let attempts: i32 = row.try_get("attempts").map_err(&failed)?;
+        record.attempts = u32::try_from(attempts).unwrap_or(0);
+    }
+    Ok(records)
+}
+
+/// Keys of which an earlier record is kept aside and is not in this claim, so that these have to wait behind it.
+async fn parked_keys(
+    inner: &Inner,
+    ready: &Ready,
+    opened: &mut Opened,
+    chunks: &[Chunk],
+    troubled: &[Record],
+) -> Result<Vec<MessageKey>, StoreError> {
+    if inner.options.layout.ordering == Ordering::None {
+        return Ok(Vec::new());
+    }
+    let failed = store_error("look up parked keys", &inner.name());
+    let records = chunks.iter().flat_map(|chunk| &chunk.records);
+    let mut keys: Vec<String> = records
+        .filter_map(|record| record.key.as_ref())
+        .map(ToString::to_string)
+        .collect();
+    keys.sort_unstable();
+    keys.dedup();
+    if keys.is_empty() {
+        return Ok(Vec::new());
+    }
+    let rows = query(&ready.stream()?.statements.parked)
+        .bind(keys)
+        .fetch_all(opened.tx.connection())
+        .await
+        .map_err(&failed)?;
+    let mut claimed: HashMap<&str, i64> = HashMap::new();
+    let keys = troubled
+        .iter()
+        .filter_map(|record| record.key.as_ref()?.as_str());
+    for key in keys {
+        *claimed.entry(key).or_default() += 1;
+    }
+    let mut parked = Vec::new();
+    for row in rows {
+        let key: String = row.try_get(0).map_err(&failed)?;
+        let aside: i64 = row.try_get(1).map_err(&failed)?;
+        if claimed.get(key.as_str()) != Some(&aside) {
+            parked.push(key.into());
+        }
+    }
+    Ok(parked)
+}

@@ -1,0 +1,122 @@
+//! Cleaning up: segments that are over are emptied as a whole.
+
+use std::time::Duration;
+
+use postrider_core::StoreError;
+use sqlx::Row as _;
+
+use super::Stream;
+use crate::postgres::Inner;
+use crate::postgres::claim::lock_class;
+use crate::postgres::error::{is_locked, store_error};
+use crate::postgres::outbox::{Ready, query};
+use crate::postgres::tx::Tx;
+use crate::sql::micros_of;
+use crate::sql::statement::stream::{SEGMENTS, Segment};
+
+/// The lock of those who clean up, beside those of the lanes.
+const CLEANER: i32 = 1000;
+
+/// How long emptying a segment waits for readers. Whoever wants to read meanwhile waits behind it; writers do not, as
+/// they write to another segment.
+const LOCK_MILLIS: u32 = 50;
+
+/// A segment ends when its first record is older than this part of what is kept.
+const SEGMENTS_PER_KEEP: u32 = 4;
+
+/// Ends the segment that is written to if it is old enough, then empties those that are over. How many records went.
+pub(in crate::postgres) async fn purge(
+    inner: &Inner,
+    ready: &Ready,
+    keep: Duration,
+) -> Result<u64, StoreError> {
+    let stream = ready.stream()?;
+    rotate(inner, stream, keep).await?;
+    let mut gone = 0;
+    for segment in &stream.statements.segments.each {
+        gone += empty(inner, segment, keep).await?;
+    }
+    Ok(gone)
+}
+
+/// Only one cleaner at a time: two that read the sequence before either moved it would set it back.
+async fn rotate(inner: &Inner, stream: &Stream, keep: Duration) -> Result<(), StoreError> {
+    let failed = store_error("begin a new segment", &inner.name());
+    let statements = &stream.statements.segments;
+    let begin = format!(
+        "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_try_advisory_xact_lock({}, {CLEANER}) AS mine",
+        lock_class(&inner.options.layout)
+    );
+    let (mut tx, rows) = Tx::begin(&inner.pool, begin.into())
+        .await
+        .map_err(&failed)?;
+    let mine: bool = rows
+        .first()
+        .map_or(Ok(false), |row| row.try_get("mine"))
+        .map_err(&failed)?;
+    if mine {
+        let current = query(&statements.current).fetch_one(tx.connection()).await;
+        let current: i64 = current.and_then(|row| row.try_get(0)).map_err(&failed)?;
+        let segment = |number: i64| usize::try_from(number % SEGMENTS).unwrap_or(0);
+        let (this, next) = (segment(current), segment(current + 1));
+        let aged = query(&statements.each[this].aged)
+            .bind(micros_of(keep / SEGMENTS_PER_KEEP))
+            .fetch_one(tx.connection())
+            .await;
+        let aged: bool = aged.and_then(|row| row.try_get(0)).map_err(&failed)?;
+        // Two ages in one partition would go together, the younger one's age deciding.
+        let filled = query(&statements.each[next].filled)
+            .fetch_one(tx.connection())
+            .await;
+        let filled: bool = filled.and_then(|row| row.try_get(0)).map_err(&failed)?;
+        if aged && !filled {
+            let rotate = query(&statements.rotate).bind(current + 1);
+            rotate.execute(tx.connection()).await.map_err(&failed)?;
+        }
+    }
+    tx.commit().await.map_err(&failed)
+}
+
+async fn empty(inner: &Inner, segment: &Segment, keep: Duration) -> Result<u64, StoreError> {
+    let failed = store_error("empty a segment", &segment.table.to_string());
+    let over = query(&segment.over)
+        .bind(micros_of(keep))
+        .fetch_one(&inner.pool)
+        .await;
+    if !over
+        .and_then(|row| row.try_get::<bool, _>(0))
+        .map_err(&failed)?
+    {
+        return Ok(0);
+    }
+    let count = query(&segment.count).fetch_one(&inner.pool).await;
+    let count: i64 = count.and_then(|row| row.try_get(0)).map_err(&failed)?;
+    let begin = format!(
+        "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = {LOCK_MILLIS}; {}",
+        segment.lock
+    );
+    let mut tx = match Tx::begin(&inner.pool, begin.into()).await {
+        Ok((tx, _)) => tx,
+        // Somebody reads it. There is a next time.
+        Err(error) if is_locked(&error) => return Ok(0),
+        Err(error) => return Err(failed(error)),
+    };
+    // Now that nobody can write to it any more.
+    let over = query(&segment.over)
+        .bind(micros_of(keep))
+        .fetch_one(tx.connection())
+        .await;
+    if !over
+        .and_then(|row| row.try_get::<bool, _>(0))
+        .map_err(&failed)?
+    {
+        tx.rollback().await.map_err(&failed)?;
+        return Ok(0);
+    }
+    query(&segment.empty)
+        .execute(tx.connection())
+        .await
+        .map_err(&failed)?;
+    tx.commit().await.map_err(&failed)?;
+    Ok(u64::try_from(count).unwrap_or(0))
+}

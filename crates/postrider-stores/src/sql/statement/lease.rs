@@ -1,0 +1,218 @@
+//! Taking records by a status and the time of the claim, where rows can be locked.
+
+use postrider_core::OnDead;
+use postrider_core::layout::{Identifier, State};
+
+use super::{Writer, is_one_of, literal, micros, of};
+use crate::sql::selection::Selection;
+
+impl Writer<'_> {
+    pub(super) fn claim_by_lease(&self, selection: &Selection) -> String {
+        let State::Status {
+            column,
+            publishing,
+            last_attempt_at,
+            ..
+        } = &self.layout.state
+        else {
+            return String::new();
+        };
+        let (head, chosen, claimed) = match self.ordered_key() {
+            Some(key) => {
+                let records = format!("head AS MATERIALIZED (\n{}),\n", self.head(key));
+                let seen = "(SELECT count(*) AS seen FROM head) AS h LEFT JOIN claimed ON true";
+                (records, self.chosen_in_order(key), seen)
+            }
+            None => (String::new(), self.chosen_unordered(), "claimed"),
+        };
+        let sorted: Vec<String> = (0..)
+            .zip(&self.layout.order)
+            .map(|(n, column): (usize, _)| format!("{} AS s{n}", of("o", column)))
+            .collect();
+        let sort: Vec<String> = (0..sorted.len()).map(|n| format!("s{n}")).collect();
+        format!(
+            "WITH {head}claimed AS (\n\
+             UPDATE {table} AS o SET {status} = {publishing}, {time} = {now}\n\
+             WHERE {chosen}\n\
+             RETURNING {list}, {token} AS token, {sorted})\n\
+             SELECT {names}, token{seen} FROM {claimed} ORDER BY {sort}",
+            table = self.name(),
+            status = column.quoted(),
+            publishing = literal(publishing),
+            time = last_attempt_at.quoted(),
+            now = self.dialect.now,
+            list = selection.list(),
+            token = (self.dialect.cast)(&of("o", last_attempt_at), "timestamptz"),
+            sorted = sorted.join(", "),
+            names = selection.names(),
+            seen = if head.is_empty() { "" } else { ", seen" },
+            sort = sort.join(", "),
+        )
+    }
+
+    fn chosen_unordered(&self) -> String {
+        let id = self.id("o");
+        (self.dialect.among_selected)(
+            &id,
+            &format!(
+                "SELECT {id}\nFROM {} AS o\nWHERE {}\nORDER BY {}\nLIMIT $1\n{}\n",
+                self.name(),
+                self.claimable(),
+                self.order("o"),
+                self.dialect.lock_skipping,
+            ),
+        )
+    }
+
+    /// The oldest records that are not published, whatever their state: $3 of them. What blocks a key comes before
+    /// what it blocks, so both are in there, and no index has to hold a status. An index that does makes every claim
+    /// write to every index of the table, for each record.
+    fn head(&self, key: &Identifier) -> String {
+        let State::Status {
+            column,
+            retry_at,
+            last_attempt_at,
+            ..
+        } = &self.layout.state
+        else {
+            return String::new();
+        };
+        let columns = &self.layout.columns;
+        let mut read: Vec<&Identifier> = vec![
+            &columns.id,
+            key,
+            column,
+            retry_at,
+            last_attempt_at,
+            &columns.created_at,
+        ];
+        read.extend(&self.layout.order);
+        let mut seen: Vec<String> = Vec::new();
+        for column in read {
+            let column = of("o", column);
+            if !seen.contains(&column) {
+                seen.push(column);
+            }
+        }
+        format!(
+            "SELECT {}\nFROM {} AS o\nWHERE {}{}\nORDER BY {}\nLIMIT $3",
+            seen.join(", "),
+            self.name(),
+            self.unsettled_by_row("o"),
+            self.in_lanes()
+                .map(|lanes| format!("\nAND {lanes}"))
+                .unwrap_or_default(),
+            self.order("o"),
+        )
+    }
+
+    /// The lanes are locked, so no other claim is about. Whoever else changed a record meanwhile is waited for, and
+    /// the record is looked at again.
+    fn chosen_in_order(&self, key: &Identifier) -> String {
+        let (id, key) = (self.id("c"), of("c", key));
+        let chosen = format!(
+            "SELECT {id}\nFROM head AS c\nWHERE {due}\n\
+             AND ({key} IS NULL OR {key} NOT IN (\n  SELECT {blocked} FROM head AS b WHERE {blocked} IS NOT NULL AND {blocks}))\n\
+             ORDER BY {order}\nLIMIT $1\n",
+            due = self.due("c"),
+            blocked = key.replacen("c.", "b.", 1),
+            blocks = self.blocks("b"),
+            order = self.order("c"),
+        );
+        let among = (self.dialect.among_selected)(&self.id("o"), &chosen);
+        format!("{among}\nAND {}\nAND {}", self.pending("o"), self.due("o"))
+    }
+
+    /// A record that nobody may pass who has its key: held, waiting for its retry time, or dead where that parks.
+    pub(super) fn blocks(&self, alias: &str) -> String {
+        let State::Status {
+            column,
+            failed,
+            publishing,
+            dead,
+            retry_at,
+            ..
+        } = &self.layout.state
+        else {
+            return "false".into();
+        };
+        let (status, retry_at) = (of(alias, column), of(alias, retry_at));
+        let dead = match self.rules.on_dead {
+            OnDead::Park => format!(" OR {status} = {}", literal(dead)),
+            OnDead::Skip => String::new(),
+        };
+        format!(
+            "({status} = {} AND {} OR {status} = {} AND {retry_at} > {}{dead})",
+            literal(publishing),
+            self.held(alias),
+            literal(failed),
+            self.dialect.now,
+        )
+    }
+
+    /// Nobody's now, or nobody's any more, and not before its time.
+    ///
+    /// A new record's time is by default when its transaction began, which may be after this claim's did. It is
+    /// due all the same: a later record of its key, from a transaction that began earlier and then waited for the
+    /// key, would overtake it.
+    pub(super) fn due(&self, alias: &str) -> String {
+        let State::Status {
+            column,
+            pending,
+            failed,
+            publishing,
+            retry_at,
+            ..
+        } = &self.layout.state
+        else {
+            return "true".into();
+        };
+        let status = of(alias, column);
+        let retry_at = of(alias, retry_at);
+        format!(
+            "({waiting} AND ({retry_at} IS NULL OR {retry_at} <= {now} \
+             OR {status} = {pending} AND {retry_at} <= {created_at})\n  \
+             OR {status} = {publishing} AND NOT ({held}))",
+            waiting = is_one_of(&status, &[pending, failed]),
+            pending = literal(pending),
+            created_at = of(alias, &self.layout.columns.created_at),
+            now = self.dialect.now,
+            publishing = literal(publishing),
+            held = self.held(alias),
+        )
+    }
+
+    /// Whether a record that is being published is still leased. Without a time nobody holds it.
+    fn held(&self, alias: &str) -> String {
+        let State::Status {
+            last_attempt_at, ..
+        } = &self.layout.state
+        else {
+            return "false".into();
+        };
+        let claimed_at = of(alias, last_attempt_at);
+        let lease = micros(self.rules.lease);
+        let oldest = (self.dialect.after)(self.dialect.now, &format!("-{lease}"));
+        format!("{claimed_at} IS NOT NULL AND {claimed_at} >= {oldest}")
+    }
+
+    /// Records that are not published, the dead ones too, by what an index on them may be restricted to.
+    pub(super) fn unsettled_by_row(&self, alias: &str) -> String {
+        let State::Status {
+            column,
+            pending,
+            failed,
+            publishing,
+            dead,
+            published_at,
+            ..
+        } = &self.layout.state
+        else {
+            return self.unpublished(alias);
+        };
+        match published_at {
+            Some(published_at) => format!("{} IS NULL", of(alias, published_at)),
+            None => is_one_of(&of(alias, column), &[pending, failed, publishing, dead]),
+        }
+    }
+}

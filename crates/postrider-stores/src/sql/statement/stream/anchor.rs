@@ -1,0 +1,63 @@
+//! Starting a stream anew in a database that has other transactions than those that its records name.
+
+use std::sync::Arc;
+
+use super::StreamWriter;
+
+/// Run one after the other in a transaction that has no number yet and keeps writers and readers out.
+#[derive(Debug, Clone)]
+pub(crate) struct Anchor {
+    /// Keeps writers out.
+    pub lock: Arc<str>,
+    /// → snapshot, sequence. While the transaction has no number, so that its own is not in the snapshot.
+    pub look: Arc<str>,
+    /// snapshot → how many records are unread. Gives these the transaction's own number, and those that are settled
+    /// one that every snapshot has.
+    pub renumber: Arc<str>,
+    /// snapshot, sequence, system identifier or NULL, timeline.
+    pub start: Arc<str>,
+}
+
+impl StreamWriter<'_> {
+    pub(super) fn anchor(&self) -> Anchor {
+        Anchor {
+            lock: format!("LOCK TABLE {} IN SHARE MODE", self.outbox()).into(),
+            look: format!(
+                "SELECT pg_current_snapshot()::text, {} FROM {} AS q",
+                self.drawn("q"),
+                self.sequence()
+            )
+            .into(),
+            renumber: self.renumber().into(),
+            start: format!(
+                "UPDATE {} SET version = version + 1, epoch = epoch + 1, position = 0, \
+                 from_snapshot = $1::text::pg_snapshot, from_low = 0, to_snapshot = NULL, to_low = 0, to_high = 0, \
+                 next_low = $2, system = $3, timeline = $4, updated_at = now()",
+                self.progress()
+            )
+            .into(),
+        }
+    }
+
+    /// A record above `to_high` was never read. Those of this database have such positions, since the sequence came
+    /// along; so the numbers of their transactions are never compared with those of the old database.
+    fn renumber(&self) -> String {
+        format!(
+            "WITH p AS MATERIALIZED ({standing}), renumbered AS (\n\
+             UPDATE {outbox} AS o SET {xid_column} = CASE WHEN {read} THEN '3'::xid8 ELSE pg_current_xact_id() END\n\
+             FROM p WHERE {mine} AND NOT ({read} AND pg_visible_in_snapshot({xid}, $1::text::pg_snapshot))\n\
+             RETURNING {xid} = pg_current_xact_id() AS unread)\n\
+             SELECT count(*) FILTER (WHERE unread) FROM renumbered",
+            standing = self.standing(),
+            outbox = self.outbox(),
+            xid_column = self.xid.quoted(),
+            read = format_args!(
+                "({} <= p.to_high AND {})",
+                self.position("o"),
+                self.settled()
+            ),
+            mine = self.mine(),
+            xid = self.xid("o"),
+        )
+    }
+}

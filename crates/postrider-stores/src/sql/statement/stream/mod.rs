@@ -1,0 +1,180 @@
+//! The statements of an append-only outbox. `o` is the outbox or a copy of its records, `s` saved progress, `p` progress
+//! as a claim uses it.
+//!
+//! A claim reads what is visible in snapshot `to` and was not in snapshot `from`, in order of position. Such a
+//! difference has two parts: records of transactions that `from` knew to be running, found by their transaction, and
+//! those of later ones (`xid >= xmax(from)`), found by their position, which is above `from_low`.
+//!
+//! `from_low` is a value of the sequence that was read before a transaction Y got its number, where Y had ended when
+//! `from` was taken. So a record with `xid >= xmax(from)` has a later transaction than Y, and drew its position after
+//! its transaction's number: the outbox's first column is the transaction, and columns get their defaults in order.
+//! (The sequence as it stood just before `from` would not do: transactions that run above `xmax` may have drawn from it
+//! already, and no snapshot names them.)
+
+mod anchor;
+mod operate;
+mod read;
+mod segments;
+mod settle;
+#[cfg(test)]
+mod tests;
+mod troubles;
+
+use std::sync::Arc;
+
+use postrider_core::layout::{Identifier, State, TableName};
+use postrider_core::{OnDead, Ordering};
+
+use super::{Writer, of, suffixed};
+use crate::sql::selection::Selection;
+
+pub(crate) use anchor::Anchor;
+pub(crate) use segments::{SEGMENT_BITS, SEGMENTS, Segment, segment};
+
+/// Every statement of a stream. Comments give the parameters.
+#[derive(Debug, Clone)]
+pub(crate) struct Stream {
+    /// → how many groups there are.
+    pub groups: Arc<str>,
+    /// → sequence, whether there are troubles, system identifier or NULL, timeline. Run as it stands.
+    pub look: Arc<str>,
+    /// groups, limit, versions that need no records → a row per group: its progress; a row per record: its group.
+    pub read: Arc<str>,
+    /// groups, limit, how many groups there are → records that failed and are due, with attempts and group.
+    pub due: Arc<str>,
+    /// keys → those of which records are kept aside that later ones must not overtake, and how many.
+    pub parked: Arc<str>,
+    /// See `settle.rs`.
+    pub advance: Arc<str>,
+    /// positions, attempts, errors or NULL, microseconds to wait, dead.
+    pub copy: Arc<str>,
+    /// positions.
+    pub forget: Arc<str>,
+    /// positions, attempts, errors, microseconds to wait, dead.
+    pub retry: Arc<str>,
+    /// → pending, microseconds of the oldest or NULL, dead.
+    pub backlog: Arc<str>,
+    pub segments: segments::Statements,
+    pub anchor: Anchor,
+}
+
+/// The tables of a stream beside its outbox.
+#[derive(Debug, Clone)]
+pub(crate) struct Beside {
+    /// Saved progress.
+    pub progress: TableName,
+    /// Copies of records that failed, and of what waits behind them.
+    pub troubles: TableName,
+    /// Where positions come from.
+    pub sequence: TableName,
+}
+
+pub(crate) fn beside(outbox: &TableName) -> Beside {
+    let sibling = |suffix: &str| outbox.sibling(suffixed(&outbox.name, suffix));
+    Beside {
+        progress: sibling("_stream"),
+        troubles: sibling("_troubles"),
+        sequence: sibling("_position"),
+    }
+}
+
+impl Writer<'_> {
+    fn stream_writer(&self) -> Option<StreamWriter<'_>> {
+        let State::Append { xid, .. } = &self.layout.state else {
+            return None;
+        };
+        Some(StreamWriter {
+            writer: self,
+            xid,
+            beside: beside(&self.layout.table),
+            selection: Selection::new(self.layout, self.table, self.dialect),
+        })
+    }
+
+    /// Every record that there is, in the outbox or as a copy, with `settled`, `dead`, `attempts`, `last_error` and
+    /// `next_attempt_at`.
+    pub(super) fn stream_records(&self) -> Option<String> {
+        Some(self.stream_writer()?.records())
+    }
+
+    /// $1 ids.
+    pub(super) fn stream_resend(&self) -> Option<String> {
+        Some(self.stream_writer()?.resend())
+    }
+
+    /// $1 ids.
+    pub(super) fn stream_discard(&self) -> Option<String> {
+        Some(self.stream_writer()?.discard())
+    }
+
+    /// For layouts that append. `knows_system`: whether the database says which it is.
+    pub(crate) fn stream(&self, knows_system: bool) -> Option<Stream> {
+        let stream = self.stream_writer()?;
+        Some(Stream {
+            groups: stream.groups().into(),
+            look: stream.look(knows_system).into(),
+            read: stream.read().into(),
+            due: stream.due().into(),
+            parked: stream.parked().into(),
+            advance: stream.advance().into(),
+            copy: stream.copy().into(),
+            forget: stream.forget().into(),
+            retry: stream.retry().into(),
+            backlog: stream.backlog().into(),
+            segments: stream.segments(),
+            anchor: stream.anchor(),
+        })
+    }
+}
+
+/// Writes the statements of one stream.
+struct StreamWriter<'a> {
+    writer: &'a Writer<'a>,
+    xid: &'a Identifier,
+    beside: Beside,
+    selection: Selection,
+}
+
+impl StreamWriter<'_> {
+    fn outbox(&self) -> String {
+        self.writer.name()
+    }
+
+    fn progress(&self) -> String {
+        self.beside.progress.quoted()
+    }
+
+    fn troubles(&self) -> String {
+        self.beside.troubles.quoted()
+    }
+
+    fn sequence(&self) -> String {
+        self.beside.sequence.quoted()
+    }
+
+    fn position(&self, alias: &str) -> String {
+        self.writer.id(alias)
+    }
+
+    fn xid(&self, alias: &str) -> String {
+        of(alias, self.xid)
+    }
+
+    /// The group that a record belongs to, of so many.
+    fn group(&self, alias: &str, groups: &str) -> String {
+        format!("{} % {groups}", self.writer.lane(alias))
+    }
+
+    fn ordered(&self) -> bool {
+        self.writer.layout.ordering == Ordering::Key
+    }
+
+    fn parks(&self) -> bool {
+        self.writer.rules.on_dead == OnDead::Park
+    }
+
+    /// The last position that was drawn from the sequence.
+    fn drawn(&self, alias: &str) -> String {
+        format!("{alias}.last_value - CASE WHEN {alias}.is_called THEN 0 ELSE 1 END")
+    }
+}

@@ -1,0 +1,46 @@
+//! The statements of a stream against their files in `tests/golden`.
+
+use postrider_core::{Layout, RecordFilter};
+
+use crate::sql::dialect::POSTGRES;
+use crate::sql::statement::Writer;
+use crate::sql::statement::tests::{RULES, change_text, compare, insert_text, table, whole_filter};
+
+#[test]
+fn statements_of_a_stream_are_as_they_were() {
+    for ordering in ["key", "none"] {
+        let overrides = format!("ordering = '{ordering}'").parse().unwrap();
+        let layout = Layout::with_overrides("native", overrides).unwrap();
+        let table = table(&layout);
+        let writer = Writer {
+            layout: &layout,
+            table: &table,
+            dialect: &POSTGRES,
+            rules: RULES,
+        };
+        let stream = writer.stream(true).unwrap();
+        let statements = writer.statements();
+        let find = writer.find("o", &whole_filter(), None, 50);
+        let count = writer.count("o", &RecordFilter::dead());
+        for (what, text) in [
+            ("look", &*stream.look),
+            ("read", &stream.read),
+            ("due", &stream.due),
+            ("parked_keys", &stream.parked),
+            ("advance", &stream.advance),
+            ("copy", &stream.copy),
+            ("retry", &stream.retry),
+            ("backlog", &stream.backlog),
+            ("segment_over", &stream.segments.each[1].over),
+            ("renumber", &stream.anchor.renumber),
+            ("find", &find.text),
+            ("count_dead", &count.text),
+            ("dead_lock", &statements.dead.lock),
+            ("dead_resend", &change_text(&statements.dead.resend)),
+            ("dead_discard", &change_text(&statements.dead.discard)),
+            ("insert", &insert_text(&layout, &table, &POSTGRES)),
+        ] {
+            compare(&format!("native_{ordering}/{what}"), text);
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Records that failed, and what waits behind them: copies that outlive their segment.
+
+use super::StreamWriter;
+
+impl StreamWriter<'_> {
+    /// $1 groups, $2 limit, $3 how many groups there are → the record, its attempts.
+    pub(super) fn due(&self) -> String {
+        let now = self.writer.dialect.clock;
+        let mut conditions = vec![
+            format!("NOT o.dead AND o.next_attempt_at <= {now}"),
+            format!("{} = ANY($1::int4[])", self.group("o", "$3::int4")),
+        ];
+        if let (true, Some(key)) = (self.ordered(), &self.writer.layout.columns.key) {
+            let dead = if self.parks() {
+                "b.dead OR NOT b.dead AND"
+            } else {
+                "NOT b.dead AND"
+            };
+            conditions.push(format!(
+                "NOT EXISTS (SELECT FROM {} AS b WHERE {} = {} AND {} < {} AND ({dead} b.next_attempt_at > {now}))",
+                self.troubles(),
+                super::of("b", key),
+                super::of("o", key),
+                self.position("b"),
+                self.position("o"),
+            ));
+        }
+        format!(
+            "SELECT {}, o.attempts AS attempts FROM {} AS o\nWHERE {}\nORDER BY {} LIMIT $2",
+            self.selection.list(),
+            self.troubles(),
+            conditions.join("\nAND "),
+            self.position("o"),
+        )
+    }
+
+    /// $1 keys.
+    pub(super) fn parked(&self) -> String {
+        let Some(key) = &self.writer.layout.columns.key else {
+            return "SELECT NULL::text, 0::int8 WHERE false".into();
+        };
+        let alive = if self.parks() { "" } else { " AND NOT o.dead" };
+        let key = super::of("o", key);
+        format!(
+            "SELECT {key}::text, count(*) FROM {} AS o WHERE {key} = ANY($1::text[]){alive} GROUP BY 1",
+            self.troubles(),
+        )
+    }
+}

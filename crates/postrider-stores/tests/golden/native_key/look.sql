@@ -1,0 +1,1 @@
+SELECT q.last_value - CASE WHEN q.is_called THEN 0 ELSE 1 END AS drawn, EXISTS (SELECT FROM "postrider_outbox_troubles") AS troubled, (SELECT system_identifier::text FROM pg_control_system()) AS system, substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) AS timeline FROM "postrider_outbox_position" AS q

@@ -1,0 +1,1 @@
+UPDATE "postrider_outbox_troubles" AS o SET attempts = 0, dead = false, next_attempt_at = now(), last_error = left('resent ' || now()::text || coalesce(': ' || o.last_error, ''), 1024) WHERE o."position" = ANY($1::int8[])

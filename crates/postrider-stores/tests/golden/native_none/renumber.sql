@@ -1,0 +1,5 @@
+WITH p AS MATERIALIZED (SELECT s.* FROM generate_series(0, (SELECT max(m.groups) - 1 FROM "postrider_outbox_stream" AS m)) AS g(grp) CROSS JOIN LATERAL (SELECT * FROM "postrider_outbox_stream" AS s WHERE s.grp = g.grp ORDER BY s.version DESC LIMIT 1) AS s), renumbered AS (
+UPDATE "postrider_outbox" AS o SET "xid" = CASE WHEN (o."position" <= p.to_high AND (pg_visible_in_snapshot(o."xid", p.from_snapshot) OR p.to_snapshot IS NOT NULL AND o."position" <= p.position AND pg_visible_in_snapshot(o."xid", p.to_snapshot))) THEN '3'::xid8 ELSE pg_current_xact_id() END
+FROM p WHERE (hashtext(o."position"::text) & 2147483647) % 32 % p.groups = p.grp AND NOT ((o."position" <= p.to_high AND (pg_visible_in_snapshot(o."xid", p.from_snapshot) OR p.to_snapshot IS NOT NULL AND o."position" <= p.position AND pg_visible_in_snapshot(o."xid", p.to_snapshot))) AND pg_visible_in_snapshot(o."xid", $1::text::pg_snapshot))
+RETURNING o."xid" = pg_current_xact_id() AS unread)
+SELECT count(*) FILTER (WHERE unread) FROM renumbered

@@ -1,0 +1,151 @@
+//! Another database: noticed, refused, and gone on with.
+
+use std::process::{Command, Stdio};
+
+use postrider_core::{Layout, OutboxStore as _, StoreError};
+use postrider_stores::postgres::{Options, Outbox, PostgresStore, connect};
+use postrider_testkit::services::{Kind, PrivateServer, services};
+
+use super::{ALL, drain, numbers, publish};
+use crate::world::{World, world};
+
+async fn assert_refused(store: &PostgresStore) {
+    for refused in [
+        store.claim(ALL).await.map(drop).unwrap_err(),
+        store.backlog().await.map(drop).unwrap_err(),
+    ] {
+        let StoreError::Mismatch(reason) = refused else {
+            panic!("{refused}")
+        };
+        assert!(reason.contains("postrider stream re-anchor"), "{reason}");
+    }
+    let status = store.stream_status().await.unwrap();
+    assert!(
+        status.iter().all(|group| group.refused.is_some()),
+        "{status:?}"
+    );
+}
+
+/// 1 and 2 are published, 3 failed, 4 waits behind it, and 5 and 6 are not read; 6 is still in an open transaction
+/// when the snapshot of the last claim is taken.
+async fn half_read() -> World {
+    let world = world("native", "").await;
+    let store = world.store();
+    world.emit(world.event(Some("a"), 1)).await;
+    world.emit(world.event(Some("b"), 2)).await;
+    world.emit(world.event(Some("c"), 3)).await;
+    let claim = store.claim(ALL).await.unwrap().unwrap();
+    let fates: Vec<_> = claim
+        .records()
+        .iter()
+        .map(|record| match super::seen(record).1 {
+            3 => postrider_core::Fate::Retry {
+                attempts: 1,
+                after: std::time::Duration::ZERO,
+                error: "no".into(),
+            },
+            _ => postrider_core::Fate::Published,
+        })
+        .collect();
+    let mut open = world.database.pool.begin().await.unwrap();
+    let sixth = world.event(Some("d"), 6);
+    world.outbox.emit(&mut open, sixth).await.unwrap();
+    claim.settle(&fates).await.unwrap();
+    world.emit(world.event(Some("c"), 4)).await;
+    world.emit(world.event(Some("a"), 5)).await;
+    open.commit().await.unwrap();
+    world
+}
+
+#[tokio::test]
+async fn another_system_identifier_is_refused_until_the_stream_is_anchored_anew() {
+    let world = half_read().await;
+    let store = world.store();
+    world
+        .database
+        .execute("UPDATE postrider_outbox_stream SET system = '1'")
+        .await;
+    assert_refused(&store).await;
+    let anchored = store.re_anchor().await.unwrap();
+    assert_eq!(anchored.unread, 3);
+    let mut read = numbers(&drain(&store).await);
+    let c: Vec<i64> = read
+        .iter()
+        .copied()
+        .filter(|n| [3, 4].contains(n))
+        .collect();
+    assert_eq!(c, [3, 4], "in order");
+    read.sort_unstable();
+    assert_eq!(read, [3, 4, 5, 6]);
+    assert!(drain(&store).await.is_empty());
+    world.emit(world.event(Some("a"), 7)).await;
+    assert_eq!(numbers(&publish(&store).await), [7]);
+}
+
+#[tokio::test]
+async fn a_snapshot_from_the_future_is_refused() {
+    let world = half_read().await;
+    world
+        .database
+        .execute("UPDATE postrider_outbox_stream SET system = NULL, from_snapshot = '9000000000:9000000000:'")
+        .await;
+    assert_refused(&world.store()).await;
+}
+
+/// A promoted standby has another timeline and the same history.
+#[tokio::test]
+async fn another_timeline_goes_on() {
+    let world = half_read().await;
+    world
+        .database
+        .execute("UPDATE postrider_outbox_stream SET timeline = '00000099'")
+        .await;
+    let mut read = numbers(&drain(&world.store()).await);
+    read.sort_unstable();
+    assert_eq!(read, [3, 4, 5, 6]);
+    let status = world.store().stream_status().await.unwrap();
+    assert!(status.iter().all(|group| group.timeline != "00000099"));
+}
+
+/// A dump is restored into a new cluster, where transactions begin again at a low number, and writers start before
+/// anybody looks at the relay.
+#[tokio::test]
+async fn after_a_dump_and_restore_nothing_is_lost() {
+    let world = half_read().await;
+    let server = PrivateServer::start(Kind::Postgres).await;
+    let target = format!("postgres://postgres@{}/postgres", server.address());
+    let mut dump = Command::new("pg_dump")
+        .args(["--schema", &world.database.schema, &services().postgres_url])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("pg_dump is there");
+    let restored = Command::new("psql")
+        .args(["-q", "-v", "ON_ERROR_STOP=1", &target])
+        .stdin(dump.stdout.take().expect("is piped"))
+        .stdout(Stdio::null())
+        .status()
+        .expect("psql is there");
+    assert!(restored.success() && dump.wait().unwrap().success());
+    let url = format!("{target}?options=-csearch_path%3D{}", world.database.schema);
+    let pool = connect(&url, 4).unwrap();
+    let layout = Layout::preset("native").unwrap();
+    let outbox = Outbox::new(layout.clone());
+    let mut tx = pool.begin().await.unwrap();
+    for event in [world.event(Some("a"), 7), world.event(Some("c"), 8)] {
+        outbox.emit(&mut tx, event).await.unwrap();
+    }
+    tx.commit().await.unwrap();
+    let store = PostgresStore::new(pool.clone(), Options::new(layout));
+    assert_refused(&store).await;
+    assert_eq!(store.re_anchor().await.unwrap().unread, 5);
+    let read = drain(&store).await;
+    let of = |key: &str| -> Vec<i64> {
+        let of_key = read.iter().filter(|(of, _)| of == key);
+        of_key.map(|(_, number)| *number).collect()
+    };
+    assert_eq!(of("a"), [5, 7]);
+    assert_eq!(of("c"), [3, 4, 8]);
+    assert_eq!(of("d"), [6]);
+    assert!(of("b").is_empty());
+    assert!(drain(&store).await.is_empty());
+}

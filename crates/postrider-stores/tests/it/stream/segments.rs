@@ -1,0 +1,206 @@
+//! Segments: what is emptied, when, and whom it keeps waiting.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use postrider_core::{Fate, OutboxStore as _, Purge as _};
+use postrider_testkit::eventually;
+
+use super::{ALL, drain, numbers};
+use crate::world::{World, world};
+
+const SEGMENT: i64 = 1 << 32;
+
+/// Makes all records look as old as an hour.
+async fn age(world: &World) {
+    world
+        .database
+        .execute("UPDATE postrider_outbox SET created_at = created_at - interval '1 hour'")
+        .await;
+}
+
+async fn last_position(world: &World) -> i64 {
+    world
+        .database
+        .number("SELECT last_value FROM postrider_outbox_position")
+        .await
+}
+
+#[tokio::test]
+async fn a_segment_goes_when_it_is_old_and_read_and_not_before() {
+    let world = world("native", "").await;
+    let store = world.store();
+    world.emit(world.event(Some("a"), 1)).await;
+    let keep = Duration::from_secs(600);
+    assert_eq!(store.purge(keep, 10).await.unwrap(), 0, "it is young");
+    assert!(last_position(&world).await < SEGMENT);
+    age(&world).await;
+    assert_eq!(store.purge(keep, 10).await.unwrap(), 0, "it is not read");
+    assert_eq!(last_position(&world).await, SEGMENT, "but it has ended");
+    world.emit(world.event(Some("a"), 2)).await;
+    let claim = store.claim(ALL).await.unwrap().unwrap();
+    assert_eq!(claim.records().len(), 2, "segments are read as one");
+    assert_eq!(store.purge(keep, 10).await.unwrap(), 0, "it is in flight");
+    claim
+        .settle(&[Fate::Published, Fate::Released])
+        .await
+        .unwrap();
+    assert_eq!(
+        store.purge(keep, 10).await.unwrap(),
+        0,
+        "its difference is not done"
+    );
+    assert_eq!(numbers(&drain(&store).await), [2]);
+    assert_eq!(store.purge(keep, 10).await.unwrap(), 1);
+    assert_eq!(world.database.count("postrider_outbox").await, 1);
+    assert_eq!(store.purge(keep, 10).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn what_failed_outlives_its_segment() {
+    let world = world("native", "").await;
+    let store = world.store();
+    world.emit(world.event(Some("a"), 1)).await;
+    let claim = store.claim(ALL).await.unwrap().unwrap();
+    let dead = Fate::Dead {
+        attempts: 1,
+        error: "never".into(),
+    };
+    claim.settle(&[dead]).await.unwrap();
+    age(&world).await;
+    store.purge(Duration::from_secs(60), 10).await.unwrap();
+    assert_eq!(store.purge(Duration::from_secs(60), 10).await.unwrap(), 0);
+    assert_eq!(world.database.count("postrider_outbox").await, 0);
+    assert_eq!(store.backlog().await.unwrap().dead, 1);
+    use postrider_core::{Actor, DeadLetters as _, RecordFilter, Records as _};
+    let found = store.find(&RecordFilter::dead(), None, 10).await.unwrap();
+    assert_eq!(found.items.len(), 1);
+    let ids = [found.items[0].id.clone()];
+    assert_eq!(store.resend(&ids, &Actor("test".into())).await.unwrap(), 1);
+    assert_eq!(numbers(&drain(&store).await), [1]);
+}
+
+/// Ten times round the partitions.
+#[tokio::test]
+async fn segments_follow_each_other_for_ever() {
+    let world = world("native", "").await;
+    let store = world.store();
+    for round in 0..24 {
+        world.emit(world.event(Some("a"), round)).await;
+        assert_eq!(numbers(&drain(&store).await), [i64::from(round)]);
+        store.purge(Duration::ZERO, 10).await.unwrap();
+    }
+    assert_eq!(last_position(&world).await, 24 * SEGMENT);
+    store.purge(Duration::ZERO, 10).await.unwrap();
+    assert_eq!(world.database.count("postrider_outbox").await, 0);
+}
+
+/// A partition that still holds records is not begun anew.
+#[tokio::test]
+async fn a_segment_does_not_end_before_there_is_room_for_the_next() {
+    let world = world("native", "").await;
+    let store = world.store();
+    for round in 0..20 {
+        world.emit(world.event(Some("a"), round)).await;
+        store.purge(Duration::ZERO, 10).await.unwrap();
+    }
+    assert!(
+        last_position(&world).await < 8 * SEGMENT,
+        "nothing was read, so nothing went"
+    );
+    assert_eq!(numbers(&drain(&store).await), (0..20).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn somebody_who_reads_a_segment_is_not_waited_for() {
+    let world = world("native", "").await;
+    let store = world.store();
+    world.emit(world.event(Some("a"), 1)).await;
+    drain(&store).await;
+    let mut reader = world.database.pool.begin().await.unwrap();
+    sqlx::query("SELECT FROM postrider_outbox")
+        .execute(&mut *reader)
+        .await
+        .unwrap();
+    let started = Instant::now();
+    assert_eq!(store.purge(Duration::ZERO, 10).await.unwrap(), 0);
+    assert!(
+        started.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        started.elapsed()
+    );
+    reader.rollback().await.unwrap();
+    assert_eq!(store.purge(Duration::ZERO, 10).await.unwrap(), 1);
+}
+
+/// Claims, writers and cleaners at once: nothing is lost, and no writer waits for a cleaner.
+#[tokio::test(flavor = "multi_thread")]
+async fn cleaning_up_keeps_no_writer_waiting() {
+    const WRITERS: u32 = 3;
+    const EACH: u32 = 150;
+    let world = world("native", "").await;
+    let writing = AtomicBool::new(true);
+    let write = async |writer: u32| {
+        let mut slowest = Duration::ZERO;
+        for number in 0..EACH {
+            let started = Instant::now();
+            world
+                .emit(world.event(Some(&format!("w{writer}")), number))
+                .await;
+            slowest = slowest.max(started.elapsed());
+        }
+        slowest
+    };
+    let writers = async {
+        let slowest = futures::future::join_all((0..WRITERS).map(&write)).await;
+        writing.store(false, Ordering::Release);
+        slowest.into_iter().max().unwrap()
+    };
+    let clean = async || {
+        let store = world.store();
+        let mut gone = 0;
+        while writing.load(Ordering::Acquire) {
+            gone += store.purge(Duration::ZERO, 10).await.unwrap();
+        }
+        gone
+    };
+    let read = async {
+        let store = world.store();
+        let mut seen = Vec::new();
+        while writing.load(Ordering::Acquire) {
+            seen.extend(drain(&store).await);
+        }
+        seen.extend(drain(&store).await);
+        seen
+    };
+    let (slowest, one, other, seen) = tokio::join!(writers, clean(), clean(), read);
+    println!(
+        "emptied {} records, slowest insert {slowest:?}",
+        one + other
+    );
+    assert!(
+        one + other > 0,
+        "nothing was emptied: the test tests nothing"
+    );
+    assert!(slowest < Duration::from_secs(5), "{slowest:?}");
+    for writer in 0..WRITERS {
+        let key = format!("w{writer}");
+        let of_key = seen
+            .iter()
+            .filter(|(of, _)| *of == key)
+            .map(|(_, number)| *number);
+        assert_eq!(
+            of_key.collect::<Vec<_>>(),
+            (0..i64::from(EACH)).collect::<Vec<_>>()
+        );
+    }
+    let store = world.store();
+    eventually("the last segment goes", async || {
+        store.purge(Duration::ZERO, 10).await.unwrap();
+        match world.database.count("postrider_outbox").await {
+            0 => Ok(()),
+            left => Err(left),
+        }
+    })
+    .await;
+}
