@@ -132,7 +132,8 @@ fn fill(layout: &Layout, records: u32, bytes: u32) -> String {
     let key = format!("md5((n % {KEYS})::text)::uuid");
     let table = layout.table.quoted();
     // As our emit draws them: by time, then at random.
-    let id = "(lpad(to_hex(1700000000000 + n), 12, '0') || '7' || substr(md5(n::text), 1, 19))::uuid";
+    let id =
+        "(lpad(to_hex(1700000000000 + n), 12, '0') || '7' || substr(md5(n::text), 1, 19))::uuid";
     let rows = format!("FROM generate_series(1, {records}) n");
     // A stream's records draw their ids and times themselves.
     if layout.name == "native" {

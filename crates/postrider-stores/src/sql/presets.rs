@@ -346,7 +346,7 @@ impl<'a> Create<'a> {
     /// be written.
     fn room(&self) -> &'static str {
         match self.layout.state {
-            State::Status { .. } if self.dialect.locks_rows => " WITH (fillfactor = 50)",
+            State::Status { .. } if self.dialect.locks_rows => " WITH (fillfactor = 45)",
             _ => "",
         }
     }

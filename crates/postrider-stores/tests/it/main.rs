@@ -9,6 +9,7 @@ mod emit;
 mod faults;
 mod inbox;
 mod inversion;
+mod lease;
 mod parked;
 #[cfg(feature = "redis")]
 mod redis;
