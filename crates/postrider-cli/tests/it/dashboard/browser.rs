@@ -15,7 +15,10 @@ use serde_json::{Value, json};
 use url::{ParseError, Url};
 
 /// Ends with the test process, in whatever way that ends: then its stdin closes, and it kills what it started.
-const GUARD: &str = "chromedriver --port=0 </dev/null & read -r _; kill -KILL 0";
+const GUARD: &str =
+    "(chromedriver --port=0 </dev/null; echo gave up) & read -r _; kill -KILL 0";
+/// The port that it draws may be taken by the time it listens.
+const STARTS_MAX: u32 = 5;
 const FLAGS: [&str; 9] = [
     "--headless=new",
     "--no-sandbox",
@@ -287,6 +290,12 @@ impl Drop for Browser {
 }
 
 fn start_driver() -> (Child, u16) {
+    (0..STARTS_MAX)
+        .find_map(|_| try_driver())
+        .expect("chromedriver says its port (scripts/services install has it)")
+}
+
+fn try_driver() -> Option<(Child, u16)> {
     let mut driver = Command::new("sh")
         .args(["-c", GUARD])
         .stdin(Stdio::piped())
@@ -298,12 +307,17 @@ fn start_driver() -> (Child, u16) {
     let port = output
         .lines()
         .map_while(Result::ok)
+        .take_while(|line| line != "gave up")
         .find_map(|line| {
             let (_, port) = line.split_once("started successfully on port ")?;
             port.trim_end_matches('.').parse().ok()
-        })
-        .expect("chromedriver says its port (scripts/services install has it)");
-    (driver, port)
+        });
+    if port.is_none() {
+        // Closes its stdin, on which it ends what it started.
+        drop(driver.stdin.take());
+        driver.wait().unwrap();
+    }
+    Some((driver, port?))
 }
 
 /// What chromedriver offers beside the standard.
