@@ -1,4 +1,4 @@
-//! The dashboard in a real browser, on a real relay: every button does what it says, checked in the table and on the topic.
+//! The dashboard in a real browser, on a real relay: what changes something does what it says, checked in the table and on the topic.
 
 mod access;
 mod browser;
