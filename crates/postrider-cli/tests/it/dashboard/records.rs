@@ -19,6 +19,8 @@ async fn records_are_filtered_counted_and_gone_through_page_by_page() {
     let browser = stage.at("records").await;
     browser.press("Count all that match").await;
     browser.shows(".heading", "122 records").await;
+    // No column says it, the config does.
+    browser.shows("tbody .topic-cell", &stage.topic).await;
 
     // Every record is on one page.
     let mut seen = std::collections::BTreeSet::new();
