@@ -9,6 +9,7 @@ mod moment;
 mod output;
 mod progress;
 mod telemetry;
+mod topics;
 mod wiring;
 
 use std::process::ExitCode;

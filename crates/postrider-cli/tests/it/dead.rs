@@ -1,4 +1,5 @@
 use postrider_testkit::eventually;
+use serde_json::{Value, json};
 
 use crate::binary::Project;
 use crate::outbox::TestOutbox;
@@ -27,6 +28,28 @@ async fn dead(project: &Project, wanted: u64) {
         }
     })
     .await;
+}
+
+/// A layout without a topic column makes it from the row; what has no route goes nowhere.
+#[tokio::test]
+async fn the_topic_is_the_one_that_the_config_gives_now() {
+    let (outbox, project) = two_dead().await;
+    let topics = |project: &Project| {
+        let list = project.run(&["dead", "list", "--json"]).ok().json();
+        let topics = list.as_array().unwrap().iter();
+        topics
+            .map(|record| record["topic"].clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(topics(&project), [Value::Null, Value::Null]);
+    assert_eq!(topics(&outbox.project("")), ["order.lost", "order.gone"]);
+    let moved = "[[outbox.route]]\nevent_type = \"order.gone\"\ntopic = \"elsewhere\"\n";
+    let moved = outbox.project(moved);
+    assert_eq!(topics(&moved), [json!(null), json!("elsewhere")]);
+    moved
+        .run(&["dead", "show", "--key", "8"])
+        .ok()
+        .prints("topic:      elsewhere");
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use super::super::limits;
 use super::super::outbox::{Managed, OfRecord};
 use super::super::refused::Refused;
 use super::records::shown;
+use crate::topics;
 
 pub(super) async fn record(OfRecord(outbox, id): OfRecord) -> Result<Json<Value>, Refused> {
     let record = stored(&outbox, id).await?;
@@ -34,7 +35,8 @@ pub(super) async fn stored(outbox: &Managed, id: RecordId) -> Result<StoredRecor
         ids: vec![id],
         ..RecordFilter::default()
     };
-    let found = outbox.ask(outbox.store.find(&filter, None, 1)).await?;
+    let mut found = outbox.ask(outbox.store.find(&filter, None, 1)).await?;
+    topics::fill(&outbox.router, &mut found.items);
     found.items.into_iter().next().ok_or_else(|| {
         Refused::not_found("there is no such record; it may have been discarded or cleaned up")
     })

@@ -86,6 +86,10 @@ const STREAM = {
   refused: ["bad", "Signed out"],
 };
 
+// The same ones for as long as it is cut off: a button that someone is on must not be made anew under them.
+const cutWords = h("span");
+const tryNow = h("button", { type: "button", onclick: retry }, "Try now");
+
 function showStream() {
   const { kind, error, retryAt } = live.state;
   const [color, label] = STREAM[kind];
@@ -96,11 +100,8 @@ function showStream() {
   if (kind === "cut") {
     const since = live.overview ? ` Figures are from ${clockTime(Date.parse(live.overview.at))}.` : "";
     const wait = Math.max(1, Math.round((retryAt - Date.now()) / 1000));
-    replace(
-      $("cut"),
-      h("span", {}, `Live updates are cut off: ${error}${since} Next try in ${wait} s.`),
-      h("button", { type: "button", onclick: retry }, "Try now"),
-    );
+    setText(cutWords, `Live updates are cut off: ${error}${since} Next try in ${wait} s.`);
+    if (!$("cut").firstChild) replace($("cut"), cutWords, tryNow);
   } else if (kind !== "connecting") {
     if ($("cut").firstChild) say("Live again.");
     replace($("cut"));

@@ -4,13 +4,14 @@ use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use postrider::core::{Actor, RecordId, StoredRecord};
+use postrider::core::{Actor, RecordId, Router};
 use serde_json::json;
 
 use super::super::{UsageError, caller};
 use super::which::{OPTIONS, Which};
 use super::{not_dead, print};
 use crate::output;
+use crate::topics;
 use crate::wiring::Store;
 
 /// Records that are changed at a time, in one transaction.
@@ -55,7 +56,7 @@ pub(super) async fn run(which: &Which, change: &Change, verb: Verb) -> anyhow::R
         let text = format!("say which records by {OPTIONS}, or say --all");
         return Err(UsageError(text).into());
     }
-    let store = which.store()?;
+    let (store, router) = which.store()?;
     let count = store.count(&which.filter()).await?;
     let named = which.ids().len() as u64;
     if count < named {
@@ -63,7 +64,7 @@ pub(super) async fn run(which: &Which, change: &Change, verb: Verb) -> anyhow::R
         not_dead(which, &store, &dead).await?;
     }
     if change.dry_run {
-        dry_run(which, &store, verb, count).await?;
+        dry_run(which, (&store, &router), verb, count).await?;
         return Ok(output::verdict(count >= named));
     }
     if !confirmed(change, verb, count)? {
@@ -90,8 +91,14 @@ pub(super) async fn run(which: &Which, change: &Change, verb: Verb) -> anyhow::R
     Ok(output::verdict(changed >= named))
 }
 
-async fn dry_run(which: &Which, store: &Store, verb: Verb, count: u64) -> anyhow::Result<()> {
-    let first: Vec<StoredRecord> = store.find(&which.filter(), None, NAMED_MAX).await?.items;
+async fn dry_run(
+    which: &Which,
+    (store, router): (&Store, &Router),
+    verb: Verb,
+    count: u64,
+) -> anyhow::Result<()> {
+    let mut first = store.find(&which.filter(), None, NAMED_MAX).await?.items;
+    topics::fill(router, &mut first);
     if which.json {
         let records: Vec<_> = first.iter().map(print::json).collect();
         return Ok(output::json(

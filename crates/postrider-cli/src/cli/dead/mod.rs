@@ -11,6 +11,7 @@ use postrider::core::{Audited, RecordFilter, StoredRecord};
 
 use super::UsageError;
 use crate::output;
+use crate::topics;
 use crate::wiring::Store;
 use change::{Change, Verb};
 use which::Which;
@@ -67,8 +68,9 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 async fn list(which: &Which, limit: u32) -> anyhow::Result<ExitCode> {
-    let (store, filter) = (which.store()?, which.filter());
-    let page = store.find(&filter, None, limit).await?;
+    let ((store, router), filter) = (which.store()?, which.filter());
+    let mut page = store.find(&filter, None, limit).await?;
+    topics::fill(&router, &mut page.items);
     if which.json {
         output::json(&page.items.iter().map(print::json).collect::<Vec<_>>())?;
         return Ok(ExitCode::SUCCESS);
@@ -95,8 +97,9 @@ async fn show(which: &Which) -> anyhow::Result<ExitCode> {
     if which.is_open() {
         return Err(UsageError(format!("say which records by {}", which::OPTIONS)).into());
     }
-    let store = which.store()?;
-    let page = store.find(&which.filter(), None, SHOWN_MAX).await?;
+    let (store, router) = which.store()?;
+    let mut page = store.find(&which.filter(), None, SHOWN_MAX).await?;
+    topics::fill(&router, &mut page.items);
     let mut shown = Vec::new();
     for record in &page.items {
         let acts = acts(&store, record).await;

@@ -1,6 +1,6 @@
 //! Which dead records are meant.
 
-use postrider::core::{RecordFilter, RecordId, Timestamp};
+use postrider::core::{RecordFilter, RecordId, Router, Timestamp};
 
 use super::super::{ConfigArgs, one};
 use crate::moment;
@@ -43,9 +43,11 @@ pub(super) struct Which {
 }
 
 impl Which {
-    pub(super) fn store(&self) -> anyhow::Result<Store> {
+    /// The outbox's table, and where its records go.
+    pub(super) fn store(&self) -> anyhow::Result<(Store, Router)> {
         let config = self.config.load()?;
-        Ok(wiring::store(one(&config, self.outbox.as_deref())?)?)
+        let outbox = one(&config, self.outbox.as_deref())?;
+        Ok((wiring::store(outbox)?, wiring::router(outbox)))
     }
 
     pub(super) fn filter(&self) -> RecordFilter {

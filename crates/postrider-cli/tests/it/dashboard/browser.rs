@@ -172,6 +172,29 @@ impl Browser {
         field.send_keys(text).await.unwrap();
     }
 
+    /// Chooses an option of a select by its value.
+    pub(crate) async fn choose(&self, css: &str, value: &str) {
+        let field = eventually(css, async || self.client.find(Locator::Css(css)).await).await;
+        field.select_by_value(value).await.unwrap();
+    }
+
+    /// Moves the pointer onto the element, so far from its left edge: 0 is there, 1 at its right.
+    pub(crate) async fn point_at(&self, css: &str, share: f64) {
+        let middle = "const one = document.querySelector(arguments[0]);
+            one.scrollIntoView({ block: 'center' });
+            const box = one.getBoundingClientRect();
+            return { type: 'mouseMoved', x: box.left + box.width * arguments[1], y: box.top + box.height / 2 }";
+        let point = self.js(middle, json!([css, share])).await;
+        self.devtools("Input.dispatchMouseEvent", point).await;
+    }
+
+    /// Requests to these addresses fail from now on, as where a network is cut; none of them do with an empty list.
+    pub(crate) async fn cut_off(&self, addresses: &[&str]) {
+        self.devtools("Network.enable", json!({})).await;
+        self.devtools("Network.setBlockedURLs", json!({ "urls": addresses }))
+            .await;
+    }
+
     /// Presses keys, wherever the focus is.
     pub(crate) async fn keys(&self, keys: &[char]) {
         let mut actions = KeyActions::new("keyboard".into());

@@ -193,12 +193,32 @@ async fn markup_in_a_record_stays_text() {
 /// The list follows the table by itself, but not under the hands of someone who has selected something.
 #[tokio::test]
 async fn the_list_follows_what_others_do() {
-    let stage = Stage::with(&THREE).await;
+    let stage = Stage::with(&[THREE[0], THREE[1], THREE[2], ("order.lost", "6")]).await;
     let browser = stage.at("dead").await;
-    browser.holds("tbody tr", 3).await;
+    browser.holds("tbody tr", 4).await;
     browser.js("window.same = true", json!([])).await;
+    stage.project.run(&["dead", "discard", "--key", "6"]).ok();
+    browser.holds("tbody tr", 3).await;
+
+    // Selected while the answer was on its way.
+    let slow = "const now = fetch; const gate = new Promise(open => window.open_gate = open); window.asked = false;
+        window.fetch = async (...what) => {
+          const answer = await now(...what);
+          if (!what[0].includes('/records?')) return answer;
+          window.asked = true;
+          await gate;
+          return answer;
+        }";
+    browser.js(slow, json!([])).await;
     stage.project.run(&["dead", "discard", "--key", "7"]).ok();
+    browser.until("window.asked").await;
+    browser.click("[aria-label^='Select order.sent']").await;
+    browser.js("window.open_gate()", json!([])).await;
+    browser.shows(".stale", "2 records dead now").await;
+    browser.shows(".selection", "1 record selected").await;
+    browser.press("Read again").await;
     browser.holds("tbody tr", 2).await;
+
     browser.click("[aria-label^='Select order.paid']").await;
     stage.project.run(&["dead", "discard", "--key", "9"]).ok();
     browser.shows(".stale", "1 record dead now").await;
@@ -206,5 +226,88 @@ async fn the_list_follows_what_others_do() {
     browser.press("Read again").await;
     browser.holds("tbody tr", 1).await;
     browser.until("window.same").await;
+    browser.is_content().await;
+}
+
+#[tokio::test]
+async fn a_selection_is_cleared_and_belongs_to_its_page() {
+    let mut many = vec![("order.placed", "7"); 52];
+    many.push(("order.paid", "8"));
+    let stage = Stage::with(&many).await;
+    let browser = stage.at("dead").await;
+    browser.holds("tbody tr", 50).await;
+    browser.shows(".heading", "53 records in all").await;
+    // Of nothing there is nothing to ask.
+    browser.press("Discard…").await;
+    browser.holds("dialog", 0).await;
+    browser
+        .click("[aria-label='Select all on this page']")
+        .await;
+    browser.shows(".selection", "50 records selected").await;
+    browser.press("Clear selection").await;
+    browser
+        .shows(".selection", "Select records to resend")
+        .await;
+    browser.holds("input:checked", 0).await;
+
+    browser
+        .click("[aria-label='Select all on this page']")
+        .await;
+    browser.press("Next page").await;
+    browser.holds("tbody tr", 3).await;
+    browser.shows("tbody", "order.paid").await;
+    browser.holds("input:checked", 0).await;
+    browser
+        .click("[aria-label='Select the run of key 7']")
+        .await;
+    browser.shows(".selection", "52 records selected").await;
+    browser.holds("tbody input:checked", 2).await;
+    browser.press("Clear selection").await;
+    browser.holds("input:checked", 0).await;
+    browser.press("First page").await;
+    browser.holds("tbody tr", 50).await;
+    assert_eq!(stage.rows("true").await, 53);
+    browser.is_content().await;
+}
+
+#[tokio::test]
+async fn the_filters_form_finds_the_same_and_is_cleared() {
+    let stage = Stage::with(&THREE).await;
+    let id = stage.id_of("order.paid").await;
+    let browser = stage.at("dead").await;
+    browser.holds("tbody tr", 3).await;
+    for (field, text, found) in [
+        ("[name=id]", &*id, 1),
+        ("[name=type]", "order.sent", 1),
+        ("[name=key]", "7", 1),
+        ("[name=topic]", "nowhere", 0),
+        ("[name=error]", "no route", 3),
+        ("[name=since]", "1h", 3),
+        ("[name=until]", "1h", 0),
+    ] {
+        browser.fill(field, text).await;
+        browser.press("Filter").await;
+        let words = if found == 1 {
+            "record matches"
+        } else {
+            "records match"
+        };
+        browser.shows(".heading", &format!("{found} {words}")).await;
+        browser.holds("tbody tr", found).await;
+        browser.press("Clear").await;
+        browser.shows(".heading", "3 records in all").await;
+        let empty =
+            "[...document.querySelectorAll('.filters input')].every(one => one.value === '')";
+        browser.until(empty).await;
+    }
+    // On a phone the form is folded until it is asked for.
+    browser.resize(360, 780).await;
+    browser.visit("#/orders/parked").await;
+    browser.visit("#/orders/dead").await;
+    browser.holds("details:not([open])", 1).await;
+    browser.click("summary").await;
+    browser.fill("[name=key]", "8").await;
+    browser.click(".filters .primary").await;
+    browser.shows(".heading", "1 record matches").await;
     browser.is_content().await;
 }

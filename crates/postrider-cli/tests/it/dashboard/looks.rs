@@ -157,6 +157,8 @@ async fn screenshots_are_kept() {
     let id = stage.id_of("inventory.stock.reserved.v1").await;
     browser.visit(&format!("#/orders/records/{id}")).await;
     browser.shows(".event-page h2 .chip", "published").await;
+    // The figures of the frame are counted every two seconds.
+    browser.shows("#badge-dead", "6").await;
     browser.press("Show payload").await;
     browser.shows(".timeline", "payload read").await;
     browser.screenshot("event").await;

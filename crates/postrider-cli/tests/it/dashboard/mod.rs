@@ -2,12 +2,14 @@
 
 mod access;
 mod browser;
+mod controls;
 mod dead;
 mod event;
 mod keyboard;
 mod looks;
 mod overview;
 mod parked;
+mod records;
 mod replay;
 
 use postrider_testkit::eventually;
@@ -20,6 +22,20 @@ use browser::Browser;
 
 /// Nothing of an outbox with this line has a route, so all of it is dead at once; keys are not parked meanwhile.
 const NO_ROUTE: &str = "on_dead = \"skip\"\n[[outbox.route]]\nevent_type = \"none.of.these\"\n";
+
+/// The config with an outbox `mails` too, like `orders` but for its database.
+fn with_mails(config: &str, mails: &TestOutbox) -> String {
+    let orders = config.find("[[outbox]]").unwrap();
+    let second: Vec<String> = config[orders..]
+        .lines()
+        .map(|line| match line.split_once(" = ") {
+            Some(("name", _)) => "name = \"mails\"".to_owned(),
+            Some(("database", _)) => format!("database = \"{}\"", mails.url()),
+            _ => line.to_owned(),
+        })
+        .collect();
+    format!("{config}\n{}\n", second.join("\n"))
+}
 
 /// An outbox with dead letters whose cause is mended by now: a resent one reaches its topic.
 struct Stage {

@@ -10,6 +10,9 @@ async fn resending_a_keys_head_lets_the_key_go_on() {
     browser.shows("tbody", "no route").await;
     let behind = "[...document.querySelectorAll('tbody tr')].some(row => row.innerText.match(/^7\\b/) && row.innerText.match(/\\b2\\b/))";
     browser.until(behind).await;
+    browser.click("tbody .event").await;
+    browser.shows(".event-page h2", "order.placed").await;
+    browser.visit("#/orders/parked").await;
     browser
         .click("[aria-label='Resend the head of key 7']")
         .await;

@@ -41,3 +41,47 @@ async fn a_replay_is_counted_first_watched_and_stopped() {
     browser.shows("tbody", "replay").await;
     browser.is_content().await;
 }
+
+/// The form's other fields: which records, and where to.
+#[tokio::test]
+async fn a_replay_takes_what_was_asked_for_and_goes_where_it_was_told() {
+    let stage = Stage::with(&[]).await;
+    for (event_type, key) in [
+        ("order.placed", "1"),
+        ("order.paid", "1"),
+        ("order.sent", "2"),
+    ] {
+        stage.outbox.emit(event_type, key).await;
+    }
+    stage.published(3).await;
+    let elsewhere = stage.kafka.fresh_topic(1).await;
+    let browser = stage.at("replay").await;
+    browser.fill("[name=key]", "1").await;
+    browser.fill("[name=since]", "1h").await;
+    browser.press("Count and replay…").await;
+    browser
+        .shows("dialog h2", "Replay 2 published records of orders?")
+        .await;
+    browser.press("Cancel").await;
+    browser.fill("[name=until]", "1h").await;
+    browser.press("Count and replay…").await;
+    browser.shows("main", "Nothing was sent").await;
+
+    browser.visit("#/orders/audit").await;
+    browser.visit("#/orders/replay").await;
+    let ids = [
+        stage.id_of("order.placed").await,
+        stage.id_of("order.sent").await,
+    ];
+    browser.fill("[name=ids]", &ids.join("\n")).await;
+    browser.fill("[name=to_topic]", &elsewhere).await;
+    browser.press("Count and replay…").await;
+    browser
+        .shows("dialog", &format!("once more, to {elsewhere}"))
+        .await;
+    browser.press("Replay 2 records").await;
+    browser.shows("main", "2 of 2 records sent").await;
+    assert_eq!(stage.kafka.records(&elsewhere).await.len(), 2);
+    stage.published(3).await;
+    browser.is_content().await;
+}

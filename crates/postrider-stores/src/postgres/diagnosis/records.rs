@@ -25,11 +25,11 @@ pub(super) async fn parked(store: &PostgresStore) -> Result<Vec<Finding>, StoreE
             let first = &key.first;
             let error = first.error.as_deref().unwrap_or("no error is kept");
             let message = format!(
-                "{} of its records wait behind {}, which is {} after {} attempts: {}",
-                key.behind,
+                "record {} is {} (attempts: {}, records behind it: {}): {}",
                 first.id,
                 first.state.as_str(),
                 first.attempts,
+                key.behind,
                 text::bounded(error, ERROR_BYTES_MAX)
             );
             let remedy = match first.state {

@@ -17,6 +17,9 @@ class DeadPage {
   #api;
   #matching = 0;
   #seen = null;
+  // The latest question about the list, and the answer that is shown.
+  #asked = 0;
+  #shown = "";
   #abort = new AbortController();
   #total = h("span", { class: "muted meta", role: "status" });
   #result = h("div", { class: "result", tabindex: -1 });
@@ -59,31 +62,47 @@ class DeadPage {
     const first = this.#seen === null;
     this.#seen = now;
     if (first) return;
-    const inUse = !this.#selection.isEmpty || this.#list.contains(document.activeElement) || document.querySelector("dialog");
-    if (!inUse) return void this.#load();
-    const again = h("button", { type: "button", onclick: () => this.#load() }, "Read again");
-    replace(this.#stale, notice("info", `The list has changed: ${records(now)} dead now. `, again));
+    if (this.#inUse) this.#sayOld();
+    else this.#load({ unasked: true });
   }
 
-  async #load() {
+  get #inUse() {
+    return !this.#selection.isEmpty || this.#list.contains(document.activeElement) || document.querySelector("dialog") !== null;
+  }
+
+  #sayOld() {
+    const again = h("button", { type: "button", onclick: () => this.#load() }, "Read again");
+    replace(this.#stale, notice("info", `The list has changed: ${records(this.#seen)} dead now. `, again));
+  }
+
+  // `unasked`: nobody waits for it, so it must not undo what someone did to the list meanwhile.
+  async #load({ unasked = false } = {}) {
     const { signal } = this.#abort;
+    const turn = ++this.#asked;
     const asked = { ...this.#filter, state: "dead" };
     try {
       const [page, matching] = await Promise.all([
         this.#api.records({ ...asked, from: this.#route.query.from }, signal),
         this.#api.count(asked, signal),
       ]);
+      const shown = JSON.stringify([page, matching]);
+      if (turn !== this.#asked || (unasked && shown === this.#shown)) return;
+      if (unasked && this.#inUse) return this.#sayOld();
+      this.#shown = shown;
       this.#matching = matching;
       this.#show(page);
     } catch (error) {
-      if (error.name !== "AbortError") replace(this.#list, failure(error));
+      if (error.name === "AbortError" || turn !== this.#asked) return;
+      this.#shown = "";
+      replace(this.#list, failure(error));
     }
   }
 
   #show({ records: found, next }) {
     this.#selection.forget();
     replace(this.#stale);
-    setText(this.#total, `${records(this.#matching)} ${Object.keys(this.#filter).length ? "match" : "in all"}`);
+    const match = this.#matching === 1 ? "matches" : "match";
+    setText(this.#total, `${records(this.#matching)} ${Object.keys(this.#filter).length ? match : "in all"}`);
     replace(this.#list, found.length ? [this.#table(found), pager(this.#route, next)] : this.#nothing());
     this.#bar.show();
   }
