@@ -15,8 +15,7 @@ use serde_json::{Value, json};
 use url::{ParseError, Url};
 
 /// Ends with the test process, in whatever way that ends: then its stdin closes, and it kills what it started.
-const GUARD: &str =
-    "(chromedriver --port=0 </dev/null; echo gave up) & read -r _; kill -KILL 0";
+const GUARD: &str = "(chromedriver --port=0 </dev/null; echo gave up) & read -r _; kill -KILL 0";
 /// The port that it draws may be taken by the time it listens.
 const STARTS_MAX: u32 = 5;
 const FLAGS: [&str; 9] = [
