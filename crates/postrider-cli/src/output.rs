@@ -88,6 +88,15 @@ pub(crate) fn cell(text: &str, chars_max: usize) -> String {
     line.chars().take(chars_max - 1).chain(['…']).collect()
 }
 
+/// As one word of a shell, whatever is in it.
+pub(crate) fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,+@%=".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.into();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -16,13 +16,13 @@ mod status;
 mod stream;
 mod verify;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::{CONFIG_FILE, Config, ConfigError, Environment, Outbox};
-use crate::telemetry;
+use crate::{output, telemetry};
 
 /// Moves events from outbox tables to brokers, at least once and in order per key.
 #[derive(Parser)]
@@ -100,6 +100,17 @@ struct ConfigArgs {
 impl ConfigArgs {
     fn load(&self) -> Result<Config, ConfigError> {
         Config::load(&self.config, &Environment::of_process())
+    }
+
+    /// For a command that is suggested.
+    fn option(&self) -> String {
+        if self.config == Path::new(CONFIG_FILE) {
+            return String::new();
+        }
+        format!(
+            " --config {}",
+            output::quoted(&self.config.to_string_lossy())
+        )
     }
 }
 

@@ -51,7 +51,8 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     }
     if !args.json {
-        lines.iter().for_each(Line::hint);
+        let config = args.config.option();
+        lines.iter().for_each(|line| line.hint(&config));
     }
     Ok(output::verdict(ok))
 }
@@ -119,15 +120,15 @@ impl<'a> Line<'a> {
     }
 
     /// What to look at next.
-    fn hint(&self) {
+    fn hint(&self, config: &str) {
         let outbox = self.outbox;
         match self.counts {
-            None => output::note(&format!("{outbox}: `postrider check` says more")),
+            None => output::note(&format!("{outbox}: `postrider check{config}` says more")),
             Some(Counts { backlog, .. }) if backlog.dead > 0 => output::note(&format!(
-                "{outbox}: `postrider dead list --outbox {outbox}` shows what is dead"
+                "{outbox}: `postrider dead list{config} --outbox {outbox}` shows what is dead"
             )),
             Some(Counts { parked, .. }) if parked > 0 => output::note(&format!(
-                "{outbox}: `postrider check --deep` shows what holds keys up"
+                "{outbox}: `postrider check --deep{config}` shows what holds keys up"
             )),
             Some(_) => {}
         }

@@ -84,10 +84,10 @@ async fn list(which: &Which, limit: u32) -> anyhow::Result<ExitCode> {
         let dead = store.count(&filter).await?;
         output::note(&format!("{limit} of {dead}; --limit prints more"));
     }
-    let outbox = which.outbox_option();
+    let options = which.options();
     output::note(&format!(
-        "to look closer:         postrider dead show{outbox} --id {id}\n\
-         once the cause is gone: postrider dead resend{outbox} --id {id} (or --type, --key, --error, --all; --dry-run counts)",
+        "to look closer:         postrider dead show{options} --id {id}\n\
+         once the cause is gone: postrider dead resend{options} --id {id} (or --type, --key, --error, --all; --dry-run counts)",
         id = output::cell(&first.id.to_string(), usize::MAX),
     ));
     Ok(ExitCode::SUCCESS)

@@ -76,8 +76,9 @@ impl Which {
     }
 
     /// For a command that is suggested.
-    pub(super) fn outbox_option(&self) -> String {
+    pub(super) fn options(&self) -> String {
         let option = |outbox: &String| format!(" --outbox {outbox}");
-        self.outbox.as_ref().map(option).unwrap_or_default()
+        let outbox = self.outbox.as_ref().map(option).unwrap_or_default();
+        format!("{}{outbox}", self.config.option())
     }
 }

@@ -3,6 +3,7 @@
 use postrider::replay::Resume;
 
 use super::Args;
+use crate::output::quoted;
 
 /// The same filters, as times and not as ages, from where it ended. For a POSIX shell.
 pub(super) fn continuing(args: &Args, resume: Option<&Resume>) -> String {
@@ -34,15 +35,6 @@ pub(super) fn continuing(args: &Args, resume: Option<&Resume>) -> String {
         words.extend(is_set.then(|| flag.to_owned()));
     }
     words.join(" ")
-}
-
-/// As one word of a shell, whatever is in it.
-fn quoted(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,+@%=".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        return text.into();
-    }
-    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]
