@@ -151,6 +151,8 @@ async fn screenshots_are_kept() {
     browser
         .click("[aria-label='Select the run of key sku-88']")
         .await;
+    // Until it is counted, the run before is the one that is selected.
+    browser.shows(".selection", "the run of key sku-88").await;
     browser.press("Resend…").await;
     browser.press("Resend 1 record").await;
     browser.shows(".result", "resent").await;
