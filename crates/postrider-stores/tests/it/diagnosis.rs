@@ -102,7 +102,7 @@ async fn a_parked_key_is_named_with_its_first_error_and_what_waits() {
     let findings = store.diagnose(&RELAY_RUNS).await.unwrap();
     let key = about(&findings, "key a").unwrap();
     assert_eq!(key.level, Level::Error);
-    for part in ["2 of its records", &ids[0].to_string(), "too sour"] {
+    for part in ["records behind it: 2", &ids[0].to_string(), "too sour"] {
         assert!(key.message.contains(part), "{}", key.message);
     }
     let remedy = key.remedy.as_ref().unwrap();
