@@ -8,6 +8,7 @@ mod demo;
 mod moment;
 mod output;
 mod progress;
+mod shown;
 mod telemetry;
 mod topics;
 mod wiring;

@@ -18,20 +18,11 @@ pub(crate) fn fill(router: &Router, records: &mut [StoredRecord]) {
 fn routable(record: &StoredRecord) -> Record {
     let text = |text: &Option<String>| text.as_deref().map(Into::into);
     Record {
-        id: record.id.clone(),
-        event_id: record.event_id.clone(),
         event_type: text(&record.event_type),
         aggregate_type: text(&record.aggregate_type),
         aggregate_id: text(&record.aggregate_id),
-        topic: None,
         key: record.key.as_deref().map(MessageKey::from),
-        idempotency_key: None,
-        version: None,
-        payload: None,
-        headers: Vec::new(),
-        metadata: None,
-        defect: None,
         created_at: record.created_at,
-        attempts: record.attempts,
+        ..Record::bare(record.id.clone(), record.event_id.clone())
     }
 }

@@ -32,6 +32,27 @@ pub struct Record {
 }
 
 impl Record {
+    /// Of which nothing is known but what it is called; whoever knows more says it.
+    pub fn bare(id: RecordId, event_id: EventId) -> Self {
+        Self {
+            id,
+            event_id,
+            event_type: None,
+            aggregate_type: None,
+            aggregate_id: None,
+            topic: None,
+            key: None,
+            idempotency_key: None,
+            version: None,
+            payload: None,
+            headers: Vec::new(),
+            metadata: None,
+            defect: None,
+            created_at: Timestamp::from_micros(0),
+            attempts: 0,
+        }
+    }
+
     /// Bytes this record keeps in memory, about.
     pub fn size(&self) -> usize {
         let headers: usize = self
@@ -56,20 +77,13 @@ impl Record {
 pub(crate) fn sample(key: &str) -> Record {
     let id = uuid::Uuid::now_v7();
     Record {
-        id: RecordId::Uuid(id),
-        event_id: id.into(),
         event_type: Some("order.order.placed.v1".into()),
         aggregate_type: Some("order".into()),
         aggregate_id: Some(key.into()),
-        topic: None,
         key: Some(key.into()),
-        idempotency_key: None,
         version: Some(1),
         payload: Some(Bytes::from_static(br#"{"orderId": 7,  "n": 1.50e1}"#)),
-        headers: Vec::new(),
-        metadata: None,
-        defect: None,
         created_at: Timestamp::from_micros(1_763_199_000_123_456),
-        attempts: 0,
+        ..Record::bare(RecordId::Uuid(id), id.into())
     }
 }

@@ -155,27 +155,13 @@ pub(crate) fn lanes(share: Share) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
-    use postrider_core::{EventId, Timestamp};
 
     use super::*;
 
     fn record(id: i64, key: Option<&str>) -> Record {
         Record {
-            id: RecordId::Int(id),
-            event_id: EventId::from(id.to_string()),
-            event_type: None,
-            aggregate_type: None,
-            aggregate_id: None,
-            topic: None,
             key: key.map(Into::into),
-            idempotency_key: None,
-            version: None,
-            payload: None,
-            headers: Vec::new(),
-            metadata: None,
-            defect: None,
-            created_at: Timestamp::from_micros(0),
-            attempts: 0,
+            ..Record::bare(RecordId::Int(id), id.to_string().into())
         }
     }
 

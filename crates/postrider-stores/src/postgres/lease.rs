@@ -2,7 +2,7 @@
 //! written only where it still stands, so a claim that lapsed overwrites nobody.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use async_trait::async_trait;
 use postrider_core::layout::State;
@@ -20,14 +20,13 @@ use super::outbox::{Ready, query};
 use super::tx::Tx;
 use crate::fates::{Sorted, ids};
 
-/// A claim stops a tenth of its lease early, at most this much.
-const MARGIN_MAX: Duration = Duration::from_secs(5);
 /// Settling is worth waiting for: what is not settled is published again.
 const BEGIN_SETTLING: &str =
     "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = 5000; SET LOCAL jit = off";
 
-/// With order per key, how many of the oldest records are looked at first. Those that are in flight are among them.
-const DEPTH_MIN: u32 = 4096;
+/// With order per key, how many of the oldest records are looked at first, at least. Those that are in flight are among
+/// them; where all of them are in flight or blocked, the claim looks further.
+const DEPTH_MIN: u32 = 256;
 
 /// Where nothing was claimed in order, how many records were looked at.
 fn unclaimed(rows: &[PgRow]) -> Result<Option<i64>, sqlx::Error> {
@@ -89,8 +88,7 @@ pub(super) async fn claim(
         .map_err(&failed)?;
     let records = records(inner, &ready, &rows)?;
     begun.tx.commit().await.map_err(&failed)?;
-    let lease = inner.options.lease;
-    let lapses_at = started + lease.saturating_sub((lease / 10).min(MARGIN_MAX));
+    let lapses_at = inner.options.lease_lapses(started);
     Ok(Some(Box::new(Leased {
         inner: inner.clone(),
         ready,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use postrider_core::{Backlog, StoreError};
+use sqlx::postgres::PgRow;
 use sqlx::{PgPool, Row as _};
 
 use super::error::store_error;
@@ -41,11 +42,16 @@ pub(super) async fn backlog(inner: &Inner, ready: &Ready) -> Result<Backlog, Sto
         count = count.bind(ready.table.full_name.clone());
     }
     let row = count.fetch_one(&inner.pool).await.map_err(&failed)?;
-    let number = |position: usize| -> Result<u64, StoreError> {
-        let number: i64 = row.try_get(position).map_err(&failed)?;
+    counted(&row).map_err(&failed)
+}
+
+/// pending, microseconds of the oldest or NULL, dead.
+pub(super) fn counted(row: &PgRow) -> Result<Backlog, sqlx::Error> {
+    let number = |position: usize| -> Result<u64, sqlx::Error> {
+        let number: i64 = row.try_get(position)?;
         Ok(u64::try_from(number).unwrap_or(0))
     };
-    let oldest: Option<i64> = row.try_get(1).map_err(&failed)?;
+    let oldest: Option<i64> = row.try_get(1)?;
     Ok(Backlog {
         pending: number(0)?,
         // A clock that was set back makes no record younger than new.

@@ -2,7 +2,7 @@
 //! is written only where it still stands, so a claim that lapsed overwrites nobody.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use async_trait::async_trait;
 use postrider_core::layout::State;
@@ -15,9 +15,6 @@ use super::claims::Others;
 use super::error::store_error;
 use super::outbox::{Ready, is_idle, select};
 use crate::fates::{Sorted, ids};
-
-/// A claim stops a tenth of its lease early, at most this much.
-const MARGIN_MAX: Duration = Duration::from_secs(5);
 
 struct Leased {
     inner: Arc<Inner>,
@@ -54,8 +51,7 @@ pub(super) async fn claim(
     let mark = Bound::at(mark, token).list(1, ids);
     mark.execute(&mut tx).await.map_err(&failed)?;
     tx.commit().await.map_err(&failed)?;
-    let lease = inner.options.lease;
-    let lapses_at = started + lease.saturating_sub((lease / 10).min(MARGIN_MAX));
+    let lapses_at = inner.options.lease_lapses(started);
     Ok(Some(Box::new(Leased {
         inner: inner.clone(),
         ready,

@@ -2,53 +2,9 @@
 
 use crate::world::{world, world_with};
 
-const KEY: &str = "ordering = 'key'";
 const NONE: &str = "ordering = 'none'";
 
-mod packfinderz {
-    use super::*;
-    postrider_testkit::store_conformance!(world("packfinderz", NONE), records dead overtaking hold);
-}
-
-mod packfinderz_by_key {
-    use super::*;
-    postrider_testkit::store_conformance!(world("packfinderz", KEY), records dead order hold);
-}
-
-mod talkie {
-    use super::*;
-    postrider_testkit::store_conformance!(world("talkie", NONE), records dead overtaking lease);
-}
-
-mod talkie_by_key {
-    use super::*;
-    postrider_testkit::store_conformance!(world("talkie", KEY), records dead order lease);
-}
-
-mod polyshop {
-    use super::*;
-    postrider_testkit::store_conformance!(world("polyshop", NONE), records dead overtaking hold);
-}
-
-mod polyshop_by_key {
-    use super::*;
-    postrider_testkit::store_conformance!(world("polyshop", KEY), records dead order hold);
-}
-
-mod gopipe {
-    use super::*;
-    postrider_testkit::store_conformance!(world("gopipe", NONE), records dead overtaking hold);
-}
-
-mod debezium {
-    use super::*;
-    postrider_testkit::store_conformance!(world("debezium", NONE), records dead overtaking hold);
-}
-
-mod debezium_by_key {
-    use super::*;
-    postrider_testkit::store_conformance!(world("debezium", KEY), records dead order hold);
-}
+postrider_testkit::preset_conformance!(crate::world::world);
 
 mod native {
     use super::*;

@@ -125,23 +125,7 @@ mod tests {
     use super::*;
 
     fn record(id: i64) -> Record {
-        Record {
-            id: RecordId::Int(id),
-            event_id: id.to_string().into(),
-            event_type: None,
-            aggregate_type: None,
-            aggregate_id: None,
-            topic: None,
-            key: None,
-            idempotency_key: None,
-            version: None,
-            payload: None,
-            headers: Vec::new(),
-            metadata: None,
-            defect: None,
-            created_at: Timestamp::from_micros(0),
-            attempts: 0,
-        }
+        Record::bare(RecordId::Int(id), id.to_string().into())
     }
 
     fn dead(error: &str) -> Fate {

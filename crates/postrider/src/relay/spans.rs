@@ -109,7 +109,7 @@ mod tests {
     use bytes::Bytes;
     use postrider_core::fate::Failure;
     use postrider_core::record::Record;
-    use postrider_core::{Header, RecordId, Timestamp};
+    use postrider_core::{Header, RecordId};
     use postrider_testkit::collector::{CollectedSpan, Collector};
     use tracing_subscriber::prelude::*;
 
@@ -125,24 +125,13 @@ mod tests {
 
     fn record(id: &str, traceparent: Option<&str>, metadata: Option<String>) -> Record {
         Record {
-            id: RecordId::Text(id.into()),
-            event_id: id.into(),
-            event_type: None,
-            aggregate_type: None,
-            aggregate_id: None,
-            topic: None,
-            key: None,
-            idempotency_key: None,
-            version: None,
             payload: Some(Bytes::from_static(b"{}")),
             headers: traceparent
                 .map(|parent| Header::new("traceparent", parent))
                 .into_iter()
                 .collect(),
             metadata: metadata.map(Bytes::from),
-            defect: None,
-            created_at: Timestamp::from_micros(0),
-            attempts: 0,
+            ..Record::bare(RecordId::Text(id.into()), id.into())
         }
     }
 

@@ -9,8 +9,7 @@ use super::super::history;
 use super::super::limits;
 use super::super::outbox::{Managed, OfRecord};
 use super::super::refused::Refused;
-use super::records::shown;
-use crate::topics;
+use crate::{shown, topics};
 
 pub(super) async fn record(OfRecord(outbox, id): OfRecord) -> Result<Json<Value>, Refused> {
     let record = stored(&outbox, id).await?;
@@ -26,7 +25,7 @@ pub(super) async fn record(OfRecord(outbox, id): OfRecord) -> Result<Json<Value>
     let failures = outbox.monitor.failures(&record.id);
     let history = history::of(&record, failures, acts);
     Ok(Json(
-        json!({ "record": shown(&record), "history": history }),
+        json!({ "record": shown::record(&record), "history": history }),
     ))
 }
 

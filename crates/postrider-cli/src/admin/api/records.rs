@@ -1,14 +1,13 @@
 //! Records by filter, their number, and the keys that are held up.
 
 use axum::Json;
-use postrider::core::operate::StoredRecord;
 use serde_json::{Value, json};
 
 use super::super::ask::{Filter, Paged};
 use super::super::limits;
 use super::super::outbox::OfOutbox;
 use super::super::refused::Refused;
-use crate::topics;
+use crate::{shown, topics};
 
 pub(super) async fn find(OfOutbox(outbox): OfOutbox, asked: Paged) -> Result<Json<Value>, Refused> {
     let found = outbox
@@ -16,7 +15,7 @@ pub(super) async fn find(OfOutbox(outbox): OfOutbox, asked: Paged) -> Result<Jso
         .find(&asked.filter, asked.from.as_ref(), asked.limit);
     let mut page = outbox.ask(found).await?;
     topics::fill(&outbox.router, &mut page.items);
-    let records: Vec<Value> = page.items.iter().map(shown).collect();
+    let records: Vec<Value> = page.items.iter().map(shown::record).collect();
     let next = page.next.map(|cursor| cursor.0);
     Ok(Json(json!({ "records": records, "next": next })))
 }
@@ -36,27 +35,7 @@ pub(super) async fn parked(OfOutbox(outbox): OfOutbox) -> Result<Json<Value>, Re
     }
     let keys: Vec<Value> = parked
         .iter()
-        .map(|key| json!({ "key": key.key, "behind": key.behind, "first": shown(&key.first) }))
+        .map(|key| json!({ "key": key.key, "behind": key.behind, "first": shown::record(&key.first) }))
         .collect();
     Ok(Json(json!({ "keys": keys })))
-}
-
-pub(super) fn shown(record: &StoredRecord) -> Value {
-    let time = |time: Option<postrider::core::Timestamp>| time.map(|time| time.to_string());
-    json!({
-        "id": record.id.to_string(),
-        "event_id": record.event_id,
-        "event_type": record.event_type,
-        "aggregate_type": record.aggregate_type,
-        "aggregate_id": record.aggregate_id,
-        "key": record.key,
-        "topic": record.topic,
-        "state": record.state.as_str(),
-        "attempts": record.attempts,
-        "error": record.error,
-        "created_at": record.created_at.to_string(),
-        "published_at": time(record.published_at),
-        "retry_at": time(record.retry_at),
-        "payload_bytes": record.payload_bytes,
-    })
 }

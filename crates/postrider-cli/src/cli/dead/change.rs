@@ -10,9 +10,8 @@ use serde_json::json;
 use super::super::{UsageError, caller};
 use super::which::{OPTIONS, Which};
 use super::{not_dead, print};
-use crate::output;
-use crate::topics;
 use crate::wiring::Store;
+use crate::{output, shown, topics};
 
 /// Records that are changed at a time, in one transaction.
 const BATCH: u32 = 1000;
@@ -100,7 +99,7 @@ async fn dry_run(
     let mut first = store.find(&which.filter(), None, NAMED_MAX).await?.items;
     topics::fill(router, &mut first);
     if which.json {
-        let records: Vec<_> = first.iter().map(print::json).collect();
+        let records: Vec<_> = first.iter().map(shown::record).collect();
         return Ok(output::json(
             &json!({ "dry_run": true, "count": count, "records": records }),
         )?);

@@ -10,9 +10,8 @@ use clap::Subcommand;
 use postrider::core::{Audited, RecordFilter, StoredRecord};
 
 use super::UsageError;
-use crate::output;
-use crate::topics;
 use crate::wiring::Store;
+use crate::{output, shown, topics};
 use change::{Change, Verb};
 use which::Which;
 
@@ -72,7 +71,7 @@ async fn list(which: &Which, limit: u32) -> anyhow::Result<ExitCode> {
     let mut page = store.find(&filter, None, limit).await?;
     topics::fill(&router, &mut page.items);
     if which.json {
-        output::json(&page.items.iter().map(print::json).collect::<Vec<_>>())?;
+        output::json(&page.items.iter().map(shown::record).collect::<Vec<_>>())?;
         return Ok(ExitCode::SUCCESS);
     }
     print::table(&page.items)?;

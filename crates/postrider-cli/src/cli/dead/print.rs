@@ -5,7 +5,7 @@ use std::io;
 use postrider::core::{Audited, StoredRecord};
 use serde_json::{Value, json};
 
-use crate::output;
+use crate::{output, shown};
 
 const ERROR_CHARS_MAX: usize = 60;
 const WORD_CHARS_MAX: usize = 40;
@@ -75,25 +75,9 @@ fn or_dash(text: Option<&String>, chars_max: usize) -> String {
     output::cell(text.map_or("-", String::as_str), chars_max)
 }
 
-pub(super) fn json(record: &StoredRecord) -> Value {
-    json!({
-        "id": record.id.to_string(),
-        "event_id": record.event_id,
-        "event_type": record.event_type,
-        "aggregate_type": record.aggregate_type,
-        "aggregate_id": record.aggregate_id,
-        "key": record.key,
-        "topic": record.topic,
-        "attempts": record.attempts,
-        "created_at": record.created_at.to_string(),
-        "payload_bytes": record.payload_bytes,
-        "error": record.error,
-    })
-}
-
 pub(super) fn json_with(record: &StoredRecord, acts: &[Audited]) -> Value {
     let act = |Audited { at, by, act }: &Audited| json!({ "at": at.to_string(), "by": by.0, "action": act.action, "detail": act.detail });
-    let mut value = json(record);
+    let mut value = shown::record(record);
     value["acts"] = acts.iter().rev().map(act).collect();
     value
 }

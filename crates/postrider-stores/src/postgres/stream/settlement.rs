@@ -144,7 +144,7 @@ impl<'a> Trouble<'a> {
 
 #[cfg(test)]
 mod tests {
-    use postrider_core::{EventId, Record, RecordId, Timestamp};
+    use postrider_core::{Record, RecordId};
 
     use super::*;
     use crate::postgres::stream::gather::gather;
@@ -152,21 +152,8 @@ mod tests {
 
     fn record(position: i64, key: &str) -> Record {
         Record {
-            id: RecordId::Int(position),
-            event_id: EventId::from(position.to_string()),
-            event_type: None,
-            aggregate_type: None,
-            aggregate_id: None,
-            topic: None,
             key: Some(key.to_owned().into()),
-            idempotency_key: None,
-            version: None,
-            payload: None,
-            headers: Vec::new(),
-            metadata: None,
-            defect: None,
-            created_at: Timestamp::from_micros(0),
-            attempts: 0,
+            ..Record::bare(RecordId::Int(position), position.to_string().into())
         }
     }
 

@@ -103,6 +103,28 @@ pub enum State {
     Gone,
 }
 
+/// Every preset that all databases know, ordered and not. `$world(preset, overrides)` makes a world.
+#[macro_export]
+macro_rules! preset_conformance {
+    ($world:path) => { $crate::preset_conformance!(@presets $world,
+        packfinderz "packfinderz" "none" overtaking hold;
+        packfinderz_by_key "packfinderz" "key" order hold;
+        talkie "talkie" "none" overtaking lease;
+        talkie_by_key "talkie" "key" order lease;
+        polyshop "polyshop" "none" overtaking hold;
+        polyshop_by_key "polyshop" "key" order hold;
+        gopipe "gopipe" "none" overtaking hold;
+        debezium "debezium" "none" overtaking hold;
+        debezium_by_key "debezium" "key" order hold;
+    ); };
+    (@presets $world:path, $($name:ident $preset:literal $ordering:literal $($suite:ident)+;)+) => { $(
+        mod $name {
+            $crate::store_conformance!(
+                $world($preset, concat!("ordering = '", $ordering, "'")), records dead $($suite)+);
+        }
+    )+ };
+}
+
 /// Makes a test of every case. The world is an expression that makes a new one each time.
 #[macro_export]
 macro_rules! store_conformance {
