@@ -1,0 +1,363 @@
+//! One run: ours and others' relays on the same servers and the same work, in turns, so that noise hits all alike.
+
+mod arrivals;
+mod event;
+mod lab;
+mod load;
+mod phase;
+mod progress;
+mod quiet;
+mod reader;
+mod relay;
+pub(crate) mod results;
+mod subject;
+
+use std::panic::AssertUnwindSafe;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use futures::FutureExt as _;
+use postrider::core::Timestamp;
+use tokio::signal::unix::{SignalKind, signal};
+
+use lab::Lab;
+use phase::limit::Limit;
+use phase::{Bounds, Phase, Step, Trial};
+use progress::Progress;
+use quiet::Quiet;
+use results::{Figures, Measurement, Results};
+use subject::{Environment, Subject};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Only these subjects; without, ours.
+    #[arg(long, value_delimiter = ',')]
+    subjects: Option<Vec<String>>,
+    /// Peers too.
+    #[arg(long, conflicts_with = "subjects")]
+    peers: bool,
+    /// What is measured.
+    #[arg(long, value_delimiter = ',', value_enum, default_values = ["drain", "steady", "held", "kill", "outage", "idle", "emit"])]
+    phases: Vec<Phase>,
+    #[arg(long, default_value_t = 5)]
+    rounds: u32,
+    /// Rounds of held, kill, outage and idle, which take minutes by themselves.
+    #[arg(long, default_value_t = 1)]
+    long_rounds: u32,
+    /// Sizes of the backlog that is drained.
+    #[arg(long, value_delimiter = ',', default_values_t = [200_000, 1_000_000])]
+    records: Vec<u64>,
+    /// Records per second of the steady load.
+    #[arg(long, value_delimiter = ',', default_values_t = [500, 2000])]
+    rate: Vec<u64>,
+    /// How long the steady load is counted; the warm-up comes before.
+    #[arg(long, default_value_t = 20)]
+    secs: u64,
+    /// Steady load before it is counted; three times that for what says that it warms up.
+    #[arg(long, default_value_t = 5)]
+    warm_up_secs: u64,
+    /// How long a transaction is held open, at 2,000 records per second.
+    #[arg(long, default_value_t = 120)]
+    held_secs: u64,
+    /// How long the relay is killed every 5 s, at 1,000 records per second.
+    #[arg(long, default_value_t = 30)]
+    kill_secs: u64,
+    /// How long the broker is down, at 500 records per second.
+    #[arg(long, default_value_t = 30)]
+    outage_secs: u64,
+    #[arg(long, default_value_t = 30)]
+    idle_secs: u64,
+    /// Rows of the emit phase with one row per commit; with 100 per statement, ten times as many.
+    #[arg(long, default_value_t = 20_000)]
+    emit_rows: u64,
+    /// A measurement that takes longer has failed.
+    #[arg(long, default_value_t = 420)]
+    limit_secs: u64,
+    /// How long to wait for an idle machine before each measurement.
+    #[arg(long, default_value_t = 20)]
+    quiet_secs: u64,
+    /// Where servers, programs and results are.
+    #[arg(long, default_value_os_t = root().join("target/bench"))]
+    dir: PathBuf,
+}
+
+/// Of the repository.
+pub(crate) fn root() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    root.canonicalize().unwrap_or(root)
+}
+
+/// What every verb of a subject's `run` knows.
+fn environment(dir: &Path) -> Environment {
+    Environment::from([
+        ("BENCH_ROOT", root().display().to_string()),
+        ("BENCH_DIR", dir.display().to_string()),
+    ])
+}
+
+/// Ends early, with all that it started, on the first signal.
+pub(crate) async fn bench(args: &Args) -> anyhow::Result<()> {
+    let (mut interrupt, mut terminate) = (
+        signal(SignalKind::interrupt())?,
+        signal(SignalKind::terminate())?,
+    );
+    tokio::select! {
+        ended = run(args) => ended,
+        _ = interrupt.recv() => anyhow::bail!("interrupted"),
+        _ = terminate.recv() => anyhow::bail!("terminated"),
+    }
+}
+
+async fn run(args: &Args) -> anyhow::Result<()> {
+    std::fs::create_dir_all(args.dir.join("results"))?;
+    let dir = args.dir.canonicalize()?;
+    let names = args.subjects.as_deref();
+    let mut subjects = subject::load_all(&root().join("bench/subjects"), names, args.peers)?;
+    for subject in &mut subjects {
+        eprintln!("building {}", subject.about.name);
+        subject.build(&environment(&dir)).await?;
+    }
+    let tasks = plan(args, &subjects);
+    eprintln!("starting Postgres and Kafka; {} measurements", tasks.len());
+    let lab = Lab::start(&dir).await?;
+    let mut results = about(args, &lab, &subjects).await?;
+    let stamp: String = results
+        .started
+        .chars()
+        .filter(char::is_ascii_digit)
+        .take(14)
+        .collect();
+    let file = dir.join("results").join(format!("{stamp}.json"));
+    let bounds = Bounds {
+        quiet_patience: Duration::from_secs(args.quiet_secs),
+        trial_patience: Duration::from_secs(args.limit_secs),
+        warm_up_secs: args.warm_up_secs,
+    };
+    let progress = Progress::new(tasks.iter().map(Task::names).collect());
+    for (number, task) in tasks.iter().enumerate() {
+        let topic = format!("bench-{number}");
+        results
+            .measurements
+            .push(measure(&lab, task, &progress, &bounds, topic).await);
+        results.save(&file)?;
+    }
+    lab.drop_database().await?;
+    let failed = results
+        .measurements
+        .iter()
+        .filter(|one| one.failed.is_some())
+        .count();
+    eprintln!("{failed} of {} measurements failed", tasks.len());
+    println!("{}", file.display());
+    Ok(())
+}
+
+enum Who<'a> {
+    Limit(Limit),
+    Subject(&'a Subject),
+}
+
+struct Task<'a> {
+    round: u32,
+    step: Step,
+    who: Who<'a>,
+}
+
+impl Task<'_> {
+    fn names(&self) -> (String, String) {
+        let who = match &self.who {
+            Who::Limit(limit) => limit.name().to_owned(),
+            Who::Subject(subject) => subject.about.name.clone(),
+        };
+        (self.step.name(), who)
+    }
+}
+
+fn steps(args: &Args) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let mut phases = args.phases.clone();
+    phases.sort_unstable();
+    phases.dedup();
+    for phase in phases {
+        let secs = args.secs;
+        match phase {
+            Phase::Drain => steps.extend(args.records.iter().map(|n| Step::Drain { records: *n })),
+            Phase::Steady => {
+                steps.extend(args.rate.iter().map(|n| Step::Steady { rate: *n, secs }))
+            }
+            Phase::Held => steps.push(Step::Held {
+                rate: 2000,
+                secs: args.held_secs,
+            }),
+            Phase::Kill => steps.push(Step::Kill {
+                rate: 1000,
+                secs: args.kill_secs,
+            }),
+            Phase::Outage => steps.push(Step::Outage {
+                rate: 500,
+                secs: args.outage_secs,
+            }),
+            Phase::Idle => steps.push(Step::Idle {
+                secs: args.idle_secs,
+            }),
+            Phase::Emit => {
+                steps.extend(
+                    [(1, 1), (100, 10)].map(|(per_statement, times)| Step::Emit {
+                        per_statement,
+                        rows: args.emit_rows * times,
+                    }),
+                )
+            }
+        }
+    }
+    steps
+}
+
+/// Round by round, step by step, one after the other.
+fn plan<'a>(args: &Args, subjects: &'a [Subject]) -> Vec<Task<'a>> {
+    let mut tasks = Vec::new();
+    for round in 1..=args.rounds {
+        for step in steps(args) {
+            if step.is_long() && round > args.long_rounds {
+                continue;
+            }
+            if step.phase() == Phase::Drain {
+                let limits = Limit::ALL.map(|limit| Task {
+                    round,
+                    step,
+                    who: Who::Limit(limit),
+                });
+                tasks.extend(limits);
+            }
+            let able = subjects.iter().filter(|subject| takes_part(subject, step));
+            tasks.extend(able.map(|subject| Task {
+                round,
+                step,
+                who: Who::Subject(subject),
+            }));
+        }
+    }
+    tasks
+}
+
+fn takes_part(subject: &Subject, step: Step) -> bool {
+    let about = &subject.about;
+    let too_large = match step {
+        Step::Drain { records } => about.records_max.is_some_and(|most| records > most),
+        _ => false,
+    };
+    about.phases.contains(&step.phase()) && !too_large
+}
+
+/// A failure is a result too, and does not lose the others.
+async fn measure(
+    lab: &Lab,
+    task: &Task<'_>,
+    progress: &Progress,
+    bounds: &Bounds,
+    topic: String,
+) -> Measurement {
+    let (step, subject) = task.names();
+    progress.begin(task.round, &step, &subject);
+    let start = Instant::now();
+    // Everything in it has a limit of its own; this is for a server that hangs.
+    let patience = bounds.trial_patience * 2 + Duration::from_secs(300);
+    let attempt = AssertUnwindSafe(attempt(lab, task, progress, bounds, topic)).catch_unwind();
+    let outcome = match tokio::time::timeout(patience, attempt).await {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(_)) => Err(anyhow::anyhow!("the harness panicked")),
+        Err(_) => Err(anyhow::anyhow!("hung for {patience:?}")),
+    };
+    let mut measurement = Measurement {
+        round: task.round,
+        step: step.clone(),
+        subject: subject.clone(),
+        quiet: Quiet::default(),
+        took_secs: start.elapsed().as_secs_f64().round(),
+        figures: Figures::default(),
+        failed: None,
+        log: None,
+    };
+    match outcome {
+        Ok((quiet, figures)) => {
+            progress.end(&step, &subject, &summary(&figures));
+            (measurement.quiet, measurement.figures) = (quiet, figures);
+        }
+        Err(error) => {
+            let log = relay::log_tail(&lab.dir.join("relay.log"));
+            progress.end(&step, &subject, &format!("FAILED: {error:#}\n{log}"));
+            measurement.failed = Some(format!("{error:#}"));
+            measurement.log = Some(log);
+        }
+    }
+    measurement
+}
+
+async fn attempt(
+    lab: &Lab,
+    task: &Task<'_>,
+    progress: &Progress,
+    bounds: &Bounds,
+    topic: String,
+) -> anyhow::Result<(Quiet, Figures)> {
+    match (&task.who, task.step) {
+        (Who::Limit(limit), Step::Drain { records }) => {
+            limit.measure(lab, bounds, &topic, records).await
+        }
+        (Who::Limit(_), _) => anyhow::bail!("limits are those of a drain"),
+        (Who::Subject(subject), step) => {
+            let mut trial = Trial::prepare(lab, subject, progress, bounds, topic).await?;
+            let figures = step.measure(&mut trial).await?;
+            let quiet = trial.quiet;
+            trial.close().await?;
+            Ok((quiet, figures))
+        }
+    }
+}
+
+/// The few figures that one wants to see go by.
+fn summary(figures: &Figures) -> String {
+    const SHOWN: [(&str, &str); 10] = [
+        ("per_sec", "/s"),
+        ("second_half_per_sec", "/s second half"),
+        ("latency_p50_ms", " ms p50"),
+        ("latency_p99_ms", " ms p99"),
+        ("relay_cpu_secs", " s relay CPU"),
+        ("relay_cpu_secs_per_minute", " s relay CPU per minute"),
+        ("peak_mb", " MB"),
+        ("lost", " lost"),
+        ("inverted", " inverted"),
+        ("duplicates", " twice"),
+    ];
+    let shown = SHOWN.iter().filter_map(|(name, unit)| {
+        let value = figures.get(name)?;
+        let digits = usize::from(value < 100.0 && value.fract() != 0.0) * 2;
+        Some(format!("{value:.digits$}{unit}"))
+    });
+    shown.collect::<Vec<_>>().join(", ")
+}
+
+async fn about(args: &Args, lab: &Lab, subjects: &[Subject]) -> anyhow::Result<Results> {
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git")
+            .args(arguments)
+            .current_dir(root())
+            .output();
+        output.map_or(String::new(), |output| {
+            String::from_utf8_lossy(&output.stdout).trim().to_owned()
+        })
+    };
+    Ok(Results {
+        started: Timestamp::now().to_string(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        commit: git(&["rev-parse", "HEAD"]),
+        changed: !git(&["status", "--porcelain", "--untracked-files=no"]).is_empty(),
+        machine: quiet::machine(),
+        servers: lab.settings().await?,
+        rounds: args.rounds,
+        payload_bytes: event::PAYLOAD_BYTES,
+        subjects: subjects.iter().map(Subject::kept).collect(),
+        measurements: Vec::new(),
+    })
+}
