@@ -1,6 +1,6 @@
 //! All measurements of the stored runs, by step and subject.
 
-use crate::run::results::{Measurement, Results};
+use crate::run::results::{Kept, Measurement, Results};
 use crate::stats;
 
 pub(crate) struct Book {
@@ -41,20 +41,32 @@ impl Book {
         unique(of_step.map(|one| one.subject.as_str()))
     }
 
-    pub(crate) fn title<'a>(&'a self, subject: &'a str) -> &'a str {
+    /// Each once, by name.
+    pub(crate) fn all_subjects(&self) -> Vec<&Kept> {
+        let mut found: Vec<&Kept> = Vec::new();
+        for subject in self.runs.iter().flat_map(|run| &run.subjects) {
+            if !found.iter().any(|one| one.name == subject.name) {
+                found.push(subject);
+            }
+        }
+        found
+    }
+
+    fn subject(&self, name: &str) -> Option<&Kept> {
         let mut subjects = self.runs.iter().flat_map(|run| &run.subjects);
-        let found = subjects.find(|one| one.name == subject);
-        found.map_or(subject, |one| &one.title)
+        subjects.find(|one| one.name == name)
+    }
+
+    pub(crate) fn title<'a>(&'a self, subject: &'a str) -> &'a str {
+        self.subject(subject).map_or(subject, |one| &one.title)
     }
 
     pub(crate) fn is_ours(&self, subject: &str) -> bool {
-        let mut subjects = self.runs.iter().flat_map(|run| &run.subjects);
-        subjects.any(|one| one.name == subject && !one.peer)
+        self.subject(subject).is_some_and(|one| !one.peer)
     }
 
     fn warms_up(&self, subject: &str) -> bool {
-        let mut subjects = self.runs.iter().flat_map(|run| &run.subjects);
-        subjects.any(|one| one.name == subject && one.warms_up)
+        self.subject(subject).is_some_and(|one| one.warms_up)
     }
 
     pub(crate) fn values(&self, step: &str, subject: &str, figure: &str) -> Vec<f64> {

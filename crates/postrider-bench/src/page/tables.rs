@@ -104,9 +104,12 @@ impl At<'_> {
 
     /// The worst round: a single loss is one too many.
     fn verdict(&self) -> String {
-        ["lost", "inverted", "duplicates"]
-            .map(|figure| cell(self.book.worst(self.step, self.subject, figure)))
-            .join(" / ")
+        let worst = |figure| self.book.worst(self.step, self.subject, figure);
+        let counts = ["lost", "inverted", "duplicates"].map(|figure| cell(worst(figure)));
+        let late = worst("late").map_or(String::new(), |late| {
+            format!(" ({} not there 5 minutes after)", thousands(late))
+        });
+        counts.join(" / ") + &late
     }
 
     fn percentiles(&self, name: &str) -> String {
@@ -330,7 +333,7 @@ pub(super) fn about(book: &Book) -> String {
         .collect();
     text += &format!("Servers: {}.\n\n", servers.join(", "));
     let mut table = Table::new(&["subject", "versions", "settings"]);
-    for subject in &first.subjects {
+    for subject in book.all_subjects() {
         let list = |pairs: &std::collections::BTreeMap<String, String>| {
             let pairs: Vec<String> = pairs
                 .iter()

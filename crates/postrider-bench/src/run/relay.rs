@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
-use super::subject::{Environment, Subject, last_lines};
+use super::subject::{Environment, last_lines};
 use crate::usage;
 
 /// Runs the relay as a job with a process group of its own and waits at its own stdin, which closes when we end.
@@ -39,13 +39,14 @@ struct Running {
 }
 
 impl Relay {
+    /// `program start`, in this environment.
     pub(crate) fn start(
-        subject: &Subject,
+        program: PathBuf,
         environment: &Environment,
         log: &Path,
     ) -> anyhow::Result<Self> {
         let mut relay = Self {
-            program: subject.start_program(),
+            program,
             environment: environment.clone(),
             log: log.to_owned(),
             running: None,
@@ -142,5 +143,60 @@ impl Running {
         while !usage::group(self.group).is_empty() && start.elapsed() < Duration::from_secs(5) {
             std::thread::sleep(Duration::from_millis(5));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// A relay of two processes that eats a little CPU.
+    fn start(name: &str) -> (Relay, PathBuf) {
+        let folder = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let program = folder.join("run");
+        let text = "#!/bin/bash\nsleep 600 &\necho started\nexec sleep 600\n";
+        std::fs::write(&program, text).unwrap();
+        std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+        let log = folder.join("log");
+        let relay = Relay::start(program, &Environment::new(), &log).unwrap();
+        (relay, folder)
+    }
+
+    #[tokio::test]
+    async fn the_whole_group_ends_and_a_new_one_is_started() {
+        let (mut relay, folder) = start("bench-relay-restart");
+        let two = async || match relay.pids().len() {
+            2 => Ok(()),
+            other => Err(format!("{other} processes")),
+        };
+        postrider_testkit::eventually("both run", two).await;
+        let before = relay.pids();
+        relay.kill_and_restart().unwrap();
+        assert!(relay.is_alive());
+        assert!(before.iter().all(|pid| !relay.pids().contains(pid)));
+        assert!(relay.peak_mb() > 0.0);
+        let group = relay.running.as_ref().unwrap().group;
+        drop(relay);
+        assert_eq!(usage::group(group), Vec::<i32>::new());
+        assert!(log_tail(&folder.join("log")).contains("started"));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    /// As when we are killed: nobody is left to ask for it.
+    #[tokio::test]
+    async fn it_ends_when_the_leash_is_let_go() {
+        let (mut relay, folder) = start("bench-relay-leash");
+        let running = relay.running.as_mut().unwrap();
+        let group = running.group;
+        drop(running.leash.take());
+        let gone = async || match usage::group(group).len() {
+            0 => Ok(()),
+            other => Err(format!("{other} processes")),
+        };
+        postrider_testkit::eventually("all are gone", gone).await;
+        std::fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
 use super::quiet::{Machine, Quiet};
-use super::subject::Kept;
+pub(crate) use super::subject::Kept;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

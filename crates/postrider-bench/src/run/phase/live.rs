@@ -29,8 +29,10 @@ pub(super) struct Scene<'a> {
 const LOOK: Duration = Duration::from_millis(20);
 /// A virtual machine and its connectors on a busy machine.
 const START_PATIENCE: Duration = Duration::from_secs(90);
-/// After the last write.
-const ARRIVAL_PATIENCE: Duration = Duration::from_secs(90);
+/// Nothing arrived for so long, so what is missing is lost. A peer's locks end after more than a minute.
+const SILENCE_MAX: Duration = Duration::from_secs(100);
+/// After the last write. What is still coming then is late, not lost.
+const ARRIVAL_PATIENCE: Duration = Duration::from_secs(300);
 /// For what says that it warms up.
 const LONG_WARM_UP: u64 = 3;
 
@@ -98,13 +100,17 @@ pub(super) async fn measure(
         meanwhile(&mut scene).await
     };
     tokio::try_join!(load, happen)?;
-    until_arrived(&mut scene, &reader, end, live.restarts).await?;
+    let is_over = until_arrived(&mut scene, &reader, end, live.restarts).await?;
 
     let mut figures = Figures::default();
     meter.read(trial, &mut scene.relay, &mut figures).await?;
     scene.relay.kill();
     read_tables(trial, &mut figures).await?;
     read_verdict(&reader, end, &mut figures);
+    if !is_over && let Some(late) = figures.take("lost") {
+        figures.set("late", late);
+        figures.set("lost", 0.0);
+    }
     if live.restarts {
         figures.set("restarts", f64::from(scene.restarts));
     }
@@ -133,18 +139,25 @@ pub(super) async fn until_ready(
     Ok(())
 }
 
-/// Until all arrived, or what did not counts as lost.
+/// Until all arrived, or nothing more comes; false if it still comes and we had enough.
 async fn until_arrived(
     scene: &mut Scene<'_>,
     reader: &Reader,
     count: u64,
     may_restart: bool,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<bool> {
     let start = Instant::now();
+    let (mut last, mut changed) = (0, Instant::now());
     loop {
         let distinct = reader.with(|arrivals| arrivals.distinct);
-        if distinct >= count || start.elapsed() > ARRIVAL_PATIENCE {
-            return Ok(());
+        if distinct > last {
+            (last, changed) = (distinct, Instant::now());
+        }
+        if distinct >= count || changed.elapsed() > SILENCE_MAX {
+            return Ok(true);
+        }
+        if start.elapsed() > ARRIVAL_PATIENCE {
+            return Ok(false);
         }
         scene.tend(may_restart)?;
         scene.trial.progress.count(distinct, count);

@@ -80,7 +80,8 @@ impl<'a> Trial<'a> {
     }
 
     pub(crate) fn start_relay(&self) -> anyhow::Result<Relay> {
-        Relay::start(self.subject, &self.environment, &self.log)
+        let program = self.subject.start_program();
+        Relay::start(program, &self.environment, &self.log)
     }
 
     pub(crate) fn check_time(&self) -> anyhow::Result<()> {
