@@ -9,6 +9,7 @@ pub(crate) struct Book {
 
 /// What counts as *the* rate of a drain, and what others are compared with.
 pub(crate) const PRODUCE_ONLY: &str = "produce-only";
+pub(crate) const READ_ONLY: &str = "read-only";
 pub(crate) const DEBEZIUM: &str = "debezium-tuned";
 pub(crate) const WATERMILL: &str = "watermill-tuned";
 

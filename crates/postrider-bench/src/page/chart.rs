@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::book::{Book, PRODUCE_ONLY, number};
+use super::book::{Book, PRODUCE_ONLY, READ_ONLY, number};
 use super::tables::thousands;
 
 const WIDTH: f64 = 860.0;
@@ -18,16 +18,13 @@ text { font: 13px system-ui, sans-serif; fill: #1f2328; } .title { font-size: 16
 @media (prefers-color-scheme: dark) { text { fill: #e6edf3; } .note { fill: #9198a1; } .ours { fill: #4493f8; } \
 .peer { fill: #6e7681; } .limit { fill: #3d444d; } .axis { stroke: #3d444d; } }";
 
-/// The charts that the stored runs have figures for: file name and text.
-pub(super) fn all(book: &Book) -> Vec<(&'static str, String)> {
-    let mut charts = Vec::new();
-    if let Some(step) = book.steps_of("drain").last() {
-        charts.push(("drain.svg", drain(book, step)));
-    }
-    if let Some(step) = book.steps_of("steady").last() {
-        charts.push(("latency.svg", latency(book, step)));
-    }
-    charts
+/// One for every drain and every steady load: file name and text.
+pub(super) fn all(book: &Book) -> Vec<(String, String)> {
+    let drains = book.steps_of("drain").into_iter();
+    let drains = drains.map(|step| (format!("{step}.svg"), drain(book, step)));
+    let loads = book.steps_of("steady").into_iter();
+    let loads = loads.map(|step| (format!("{step}.svg"), latency(book, step)));
+    drains.chain(loads).collect()
 }
 
 struct Bar {
@@ -40,7 +37,7 @@ struct Bar {
 
 fn class(book: &Book, subject: &str) -> &'static str {
     match subject {
-        PRODUCE_ONLY | "read-only" => "limit",
+        PRODUCE_ONLY => "limit",
         subject if book.is_ours(subject) => "ours",
         _ => "peer",
     }
@@ -49,6 +46,7 @@ fn class(book: &Book, subject: &str) -> &'static str {
 fn drain(book: &Book, step: &str) -> String {
     let subjects = book.subjects(step).into_iter();
     let mut rates: Vec<(&str, f64)> = subjects
+        .filter(|subject| *subject != READ_ONLY)
         .filter_map(|subject| Some((subject, book.rate(step, subject)?)))
         .collect();
     rates.sort_by(|one, other| other.1.total_cmp(&one.1));
@@ -63,7 +61,7 @@ fn drain(book: &Book, step: &str) -> String {
         "Drain of {} records: records per second",
         thousands(number(step) as f64)
     );
-    let note = "median of all rounds; what warms up by its second half; grey: limits of the machine and peers";
+    let note = "median of all rounds; what warms up by its second half; blue: ours, grey: peers, light: the limit";
     svg(&title, note, &bars.collect::<Vec<_>>(), &[])
 }
 

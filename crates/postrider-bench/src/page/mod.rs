@@ -52,7 +52,10 @@ fn store(files: &[PathBuf], folder: &Path) -> anyhow::Result<()> {
         let name = file.file_name().context("a file has a name")?;
         kept.push((folder.join(name), text));
     }
-    for old in stored(folder)? {
+    for old in files_in(folder, "json")?
+        .into_iter()
+        .chain(files_in(folder, "svg")?)
+    {
         std::fs::remove_file(old)?;
     }
     for (file, text) in kept {
@@ -75,11 +78,11 @@ fn refuse_private(text: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn stored(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+fn files_in(folder: &Path, wanted: &str) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
-        if path.extension().is_some_and(|ending| ending == "json") {
+        if path.extension().is_some_and(|ending| ending == wanted) {
             files.push(path);
         }
     }
@@ -89,18 +92,20 @@ fn stored(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
 
 struct Made {
     tables: String,
-    charts: Vec<(&'static str, String)>,
+    charts: Vec<(String, String)>,
 }
 
 fn make(folder: &Path) -> anyhow::Result<Made> {
-    let runs = stored(folder)?
+    let runs = files_in(folder, "json")?
         .iter()
         .map(|file| Results::load(file))
         .collect::<Result<_, _>>()?;
-    Ok(made(&Book::new(runs)))
+    let name = folder.file_name().context("a folder has a name")?;
+    Ok(made(&Book::new(runs), &name.to_string_lossy()))
 }
 
-fn made(book: &Book) -> Made {
+/// `folder`: where the charts are, as the page sees it.
+fn made(book: &Book, folder: &str) -> Made {
     if book.runs.is_empty() {
         return Made {
             tables: "\nNo run is stored yet.\n".into(),
@@ -112,7 +117,7 @@ fn made(book: &Book) -> Made {
     tables += &goals::table(book);
     for (name, _) in &charts {
         let alt = name.trim_end_matches(".svg").replace('-', " ");
-        tables += &format!("\n![{alt}](benchmarks/{name})\n");
+        tables += &format!("\n![{alt}]({folder}/{name})\n");
     }
     tables += &tables::all(book);
     Made { tables, charts }

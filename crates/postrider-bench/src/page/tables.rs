@@ -106,10 +106,17 @@ impl At<'_> {
     fn verdict(&self) -> String {
         let worst = |figure| self.book.worst(self.step, self.subject, figure);
         let counts = ["lost", "inverted", "duplicates"].map(|figure| cell(worst(figure)));
-        let late = worst("late").map_or(String::new(), |late| {
-            format!(" ({} not there 5 minutes after)", thousands(late))
-        });
-        counts.join(" / ") + &late
+        let mut text = counts.join(" / ");
+        for (figure, what) in [
+            ("late", "not there 5 minutes after"),
+            ("wrong_keys", "with another key"),
+            ("foreign", "that are no events of ours"),
+        ] {
+            if let Some(count) = worst(figure).filter(|count| *count > 0.0) {
+                text += &format!(" ({} {what})", thousands(count));
+            }
+        }
+        text
     }
 
     fn percentiles(&self, name: &str) -> String {

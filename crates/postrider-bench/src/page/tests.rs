@@ -61,7 +61,7 @@ fn sample() -> Book {
 
 #[test]
 fn medians_spreads_and_ratios_are_in_the_tables() {
-    let made = made(&sample());
+    let made = made(&sample(), "benchmarks");
     for line in [
         "| The postrider-stream | 400,000 (390,000–410,000) |",
         "| stream drain, of produce-only | ≥ 65 % | 80 % | met |",
@@ -88,9 +88,9 @@ fn medians_spreads_and_ratios_are_in_the_tables() {
 
 #[test]
 fn charts_show_every_subject_that_has_figures() {
-    let charts = made(&sample()).charts;
-    let names: Vec<&str> = charts.iter().map(|(name, _)| *name).collect();
-    assert_eq!(names, ["drain.svg", "latency.svg"]);
+    let charts = made(&sample(), "benchmarks").charts;
+    let names: Vec<&str> = charts.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["drain-1000000.svg", "steady-2000.svg"]);
     let drain = &charts[0].1;
     assert_eq!(drain.matches("<rect").count(), 3);
     assert!(drain.contains("The postrider-stream") && drain.contains("400,000/s"));
@@ -127,7 +127,7 @@ fn the_page_is_made_from_the_stored_results() {
     let again = put_between(&text, &made.tables).unwrap();
     assert!(text == again, "run `postrider-bench report`");
     for (name, svg) in made.charts {
-        let stored = std::fs::read_to_string(folder.join(name)).unwrap();
+        let stored = std::fs::read_to_string(folder.join(&name)).unwrap();
         assert!(stored == svg, "run `postrider-bench report`: {name}");
     }
 }

@@ -171,13 +171,8 @@ fn url(server: &PrivateServer, database: &str) -> String {
 fn kafka_version() -> anyhow::Result<String> {
     let file = super::root().join("scripts/kafka/pom.xml");
     let text = std::fs::read_to_string(&file)?;
-    let artifact = text
-        .find("org.apache.kafka")
-        .context("no Kafka in its pom.xml")?;
-    let version = text[artifact..]
-        .split_once("<version>")
-        .context("no version of Kafka")?
-        .1;
+    let version = text.split_once("<kafka.version>");
+    let (_, version) = version.context("no version in Kafka's pom.xml")?;
     Ok(version.split('<').next().unwrap_or_default().to_owned())
 }
 

@@ -103,5 +103,5 @@ fn a_run_measures_our_relay_and_makes_a_page() {
     assert!(made.unwrap().success());
     let text = std::fs::read_to_string(&page).unwrap();
     assert!(text.contains("### Drain of 2,000 records"), "{text}");
-    assert!(folder.0.join("page/drain.svg").exists());
+    assert!(folder.0.join("page/drain-2000.svg").exists());
 }
