@@ -5,6 +5,7 @@ mod event;
 mod lab;
 mod load;
 mod phase;
+mod plan;
 mod progress;
 mod quiet;
 mod reader;
@@ -24,6 +25,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use lab::Lab;
 use phase::limit::Limit;
 use phase::{Bounds, Phase, Step, Trial};
+use plan::{Task, Who};
 use progress::Progress;
 use quiet::Quiet;
 use results::{Figures, Measurement, Results};
@@ -71,6 +73,9 @@ pub(crate) struct Args {
     /// Rows of the emit phase with one row per commit; with 100 per statement, ten times as many.
     #[arg(long, default_value_t = 20_000)]
     emit_rows: u64,
+    /// No measurement is begun after so many minutes.
+    #[arg(long)]
+    minutes: Option<u64>,
     /// A measurement that takes longer has failed.
     #[arg(long, default_value_t = 420)]
     limit_secs: u64,
@@ -110,144 +115,100 @@ pub(crate) async fn bench(args: &Args) -> anyhow::Result<()> {
 }
 
 async fn run(args: &Args) -> anyhow::Result<()> {
+    let start = Instant::now();
     std::fs::create_dir_all(args.dir.join("results"))?;
     let dir = args.dir.canonicalize()?;
     let names = args.subjects.as_deref();
-    let mut subjects = subject::load_all(&root().join("bench/subjects"), names, args.peers)?;
-    for subject in &mut subjects {
-        eprintln!("building {}", subject.about.name);
-        subject.build(&environment(&dir)).await?;
-    }
-    let tasks = plan(args, &subjects);
+    let subjects = subject::load_all(&root().join("bench/subjects"), names, args.peers)?;
+    let (subjects, failed) = build(subjects, &environment(&dir)).await;
+    let tasks = plan::plan(args, &subjects);
     eprintln!("starting Postgres and Kafka; {} measurements", tasks.len());
     let lab = Lab::start(&dir).await?;
     let mut results = about(args, &lab, &subjects).await?;
-    let stamp: String = results
-        .started
-        .chars()
-        .filter(char::is_ascii_digit)
-        .take(14)
-        .collect();
+    results.measurements = failed;
+    let digits = results.started.chars().filter(char::is_ascii_digit);
+    let stamp: String = digits.take(14).collect();
     let file = dir.join("results").join(format!("{stamp}.json"));
     let bounds = Bounds {
         quiet_patience: Duration::from_secs(args.quiet_secs),
         trial_patience: Duration::from_secs(args.limit_secs),
         warm_up_secs: args.warm_up_secs,
     };
+    warm_up(&lab, args).await?;
     let progress = Progress::new(tasks.iter().map(Task::names).collect());
     for (number, task) in tasks.iter().enumerate() {
+        if args
+            .minutes
+            .is_some_and(|most| start.elapsed() > Duration::from_secs(60 * most))
+        {
+            eprintln!(
+                "{} measurements are left out: the time is over",
+                tasks.len() - number
+            );
+            break;
+        }
         let topic = format!("bench-{number}");
-        results
-            .measurements
-            .push(measure(&lab, task, &progress, &bounds, topic).await);
+        let measured = measure(&lab, task, &progress, &bounds, topic).await;
+        results.measurements.push(measured);
         results.save(&file)?;
     }
     lab.drop_database().await?;
+    let count = results.measurements.len();
     let failed = results
         .measurements
         .iter()
-        .filter(|one| one.failed.is_some())
-        .count();
-    eprintln!("{failed} of {} measurements failed", tasks.len());
+        .filter(|one| one.failed.is_some());
+    eprintln!("{} of {count} measurements failed", failed.count());
     println!("{}", file.display());
     Ok(())
 }
 
-enum Who<'a> {
-    Limit(Limit),
-    Subject(&'a Subject),
-}
-
-struct Task<'a> {
-    round: u32,
-    step: Step,
-    who: Who<'a>,
-}
-
-impl Task<'_> {
-    fn names(&self) -> (String, String) {
-        let who = match &self.who {
-            Who::Limit(limit) => limit.name().to_owned(),
-            Who::Subject(subject) => subject.about.name.clone(),
-        };
-        (self.step.name(), who)
-    }
-}
-
-fn steps(args: &Args) -> Vec<Step> {
-    let mut steps = Vec::new();
-    let mut phases = args.phases.clone();
-    phases.sort_unstable();
-    phases.dedup();
-    for phase in phases {
-        let secs = args.secs;
-        match phase {
-            Phase::Drain => steps.extend(args.records.iter().map(|n| Step::Drain { records: *n })),
-            Phase::Steady => {
-                steps.extend(args.rate.iter().map(|n| Step::Steady { rate: *n, secs }))
-            }
-            Phase::Held => steps.push(Step::Held {
-                rate: 2000,
-                secs: args.held_secs,
-            }),
-            Phase::Kill => steps.push(Step::Kill {
-                rate: 1000,
-                secs: args.kill_secs,
-            }),
-            Phase::Outage => steps.push(Step::Outage {
-                rate: 500,
-                secs: args.outage_secs,
-            }),
-            Phase::Idle => steps.push(Step::Idle {
-                secs: args.idle_secs,
-            }),
-            Phase::Emit => {
-                steps.extend(
-                    [(1, 1), (100, 10)].map(|(per_statement, times)| Step::Emit {
-                        per_statement,
-                        rows: args.emit_rows * times,
-                    }),
-                )
+/// Those that cannot be built are left out, and said to have failed.
+async fn build(
+    subjects: Vec<Subject>,
+    environment: &Environment,
+) -> (Vec<Subject>, Vec<Measurement>) {
+    let (mut built, mut failed) = (Vec::new(), Vec::new());
+    for mut subject in subjects {
+        let name = subject.about.name.clone();
+        eprintln!("building {name}");
+        match subject.build(environment).await {
+            Ok(()) => built.push(subject),
+            Err(error) => {
+                eprintln!("{error:#}");
+                let mut measurement = Measurement::new(0, "build".into(), name);
+                measurement.failed = Some("cannot be built".into());
+                measurement.log = Some(format!("{error:#}"));
+                failed.push(measurement);
             }
         }
     }
-    steps
+    (built, failed)
 }
 
-/// Round by round, step by step, one after the other.
-fn plan<'a>(args: &Args, subjects: &'a [Subject]) -> Vec<Task<'a>> {
-    let mut tasks = Vec::new();
-    for round in 1..=args.rounds {
-        for step in steps(args) {
-            if step.is_long() && round > args.long_rounds {
-                continue;
-            }
-            if step.phase() == Phase::Drain {
-                let limits = Limit::ALL.map(|limit| Task {
-                    round,
-                    step,
-                    who: Who::Limit(limit),
-                });
-                tasks.extend(limits);
-            }
-            let able = subjects.iter().filter(|subject| takes_part(subject, step));
-            tasks.extend(able.map(|subject| Task {
-                round,
-                step,
-                who: Who::Subject(subject),
-            }));
-        }
-    }
-    tasks
-}
-
-fn takes_part(subject: &Subject, step: Step) -> bool {
-    let about = &subject.about;
-    let too_large = match step {
-        Step::Drain { records } => about.records_max.is_some_and(|most| records > most),
-        _ => false,
+/// A broker whose code was not compiled yet would make the first of all look slow.
+async fn warm_up(lab: &Lab, args: &Args) -> anyhow::Result<()> {
+    const RECORDS_MAX: u64 = 200_000;
+    let records = args
+        .records
+        .iter()
+        .copied()
+        .max()
+        .unwrap_or(0)
+        .min(RECORDS_MAX);
+    let bounds = Bounds {
+        quiet_patience: Duration::ZERO,
+        trial_patience: Duration::ZERO,
+        warm_up_secs: 0,
     };
-    about.phases.contains(&step.phase()) && !too_large
+    eprintln!("warming up Kafka");
+    for round in 1..=3 {
+        let topic = format!("warm-up-{round}");
+        Limit::ProduceOnly
+            .measure(lab, &bounds, &topic, records)
+            .await?;
+    }
+    Ok(())
 }
 
 /// A failure is a result too, and does not lose the others.
@@ -269,16 +230,8 @@ async fn measure(
         Ok(Err(_)) => Err(anyhow::anyhow!("the harness panicked")),
         Err(_) => Err(anyhow::anyhow!("hung for {patience:?}")),
     };
-    let mut measurement = Measurement {
-        round: task.round,
-        step: step.clone(),
-        subject: subject.clone(),
-        quiet: Quiet::default(),
-        took_secs: start.elapsed().as_secs_f64().round(),
-        figures: Figures::default(),
-        failed: None,
-        log: None,
-    };
+    let mut measurement = Measurement::new(task.round, step.clone(), subject.clone());
+    measurement.took_secs = start.elapsed().as_secs_f64().round();
     match outcome {
         Ok((quiet, figures)) => {
             progress.end(&step, &subject, &summary(&figures));

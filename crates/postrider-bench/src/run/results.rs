@@ -42,6 +42,21 @@ pub(crate) struct Measurement {
     pub(crate) log: Option<String>,
 }
 
+impl Measurement {
+    pub(crate) fn new(round: u32, step: String, subject: String) -> Self {
+        Self {
+            round,
+            step,
+            subject,
+            quiet: Quiet::default(),
+            took_secs: 0.0,
+            figures: Figures::default(),
+            failed: None,
+            log: None,
+        }
+    }
+}
+
 /// By name. What was not measured is absent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
