@@ -49,6 +49,23 @@ async fn a_missing_index_is_a_warning_with_the_statement() {
 }
 
 #[tokio::test]
+async fn an_index_that_costs_every_settled_record_is_a_note() {
+    let outbox = TestOutbox::create("polyshop").await;
+    let project = outbox.project("");
+    let index = "CREATE INDEX done ON outbox_events (processed_at)";
+    outbox.database.execute(index).await;
+    project
+        .run(&["check"])
+        .ok()
+        .prints(&format!(
+            "# note: outbox.orders: index {}.done: reads processed_at, which settling changes",
+            outbox.database.schema
+        ))
+        .prints("adds 2 index entries")
+        .prints("DROP INDEX CONCURRENTLY");
+}
+
+#[tokio::test]
 async fn the_effective_config_is_printed_with_secrets_hidden() {
     let outbox = TestOutbox::create("polyshop").await;
     let config = outbox
