@@ -3,14 +3,13 @@
 use postrider_core::StoreError;
 use sqlx::Row as _;
 
-use super::open::Here;
+use super::history;
 use super::progress::{self, Progress};
-use super::{Stream, history};
+use crate::postgres::PostgresStore;
 use crate::postgres::claim::lock_class;
 use crate::postgres::error::store_error;
 use crate::postgres::outbox::query;
 use crate::postgres::tx::Tx;
-use crate::postgres::{Inner, PostgresStore};
 
 /// How long re-anchoring waits for relays to let go, and for writers to commit.
 const LOCK_SECS: u32 = 30;
@@ -46,7 +45,7 @@ impl PostgresStore {
     pub async fn stream_status(&self) -> Result<Vec<GroupStatus>, StoreError> {
         let ready = self.inner.ready().await?;
         let stream = ready.stream()?;
-        let here = here(&self.inner, stream).await?;
+        let (here, standing) = progress::standing(&self.inner, stream).await?;
         let status = |progress: Progress| GroupStatus {
             refused: history::check(&self.inner, &progress, &here)
                 .err()
@@ -55,12 +54,11 @@ impl PostgresStore {
             version: progress.version,
             epoch: progress.epoch,
             position: progress.position,
-            from_snapshot: progress.from,
-            to_snapshot: (!progress.fresh).then_some(progress.to),
+            from_snapshot: progress.from.to_string(),
+            to_snapshot: (!progress.fresh).then(|| progress.to.to_string()),
             system_identifier: progress.system,
             timeline: progress.timeline,
         };
-        let standing = progress::standing(&self.inner, stream).await?;
         Ok(standing.into_iter().map(status).collect())
     }
 
@@ -71,7 +69,7 @@ impl PostgresStore {
         let ready = inner.ready().await?;
         let stream = ready.stream()?;
         let failed = store_error("re-anchor the stream", &inner.name());
-        let here = here(inner, stream).await?;
+        let (here, _) = progress::standing(inner, stream).await?;
         let anchor = &stream.statements.anchor;
         let begin = format!(
             "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '{LOCK_SECS}s'; \
@@ -101,11 +99,4 @@ impl PostgresStore {
             unread: u64::try_from(unread).unwrap_or(0),
         })
     }
-}
-
-/// Which database this is.
-pub(super) async fn here(inner: &Inner, stream: &Stream) -> Result<Here, StoreError> {
-    let failed = store_error("look at the database's history", &inner.name());
-    let look = query(&stream.statements.look).fetch_one(&inner.pool).await;
-    look.and_then(|row| Here::of(&row)).map_err(failed)
 }

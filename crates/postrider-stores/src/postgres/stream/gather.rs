@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 
-use postrider_core::{MessageKey, Record, RecordId};
+use postrider_core::{MessageKey, Record};
 
-use super::progress::{Chunk, Progress};
+use super::progress::Progress;
+use super::read::{Chunk, position};
 
 /// What a claim holds.
 #[derive(Debug, Default)]
@@ -34,7 +35,7 @@ pub(super) struct Entry {
 }
 
 pub(super) fn gather(
-    chunks: Vec<Chunk>,
+    chunks: Vec<(Progress, Chunk)>,
     troubled: Vec<Record>,
     parked: &[MessageKey],
     limit: u32,
@@ -43,11 +44,11 @@ pub(super) fn gather(
     let mut gathered = Gathered::default();
     let mut all: Vec<(Option<usize>, Record)> = Vec::new();
     all.extend(troubled.into_iter().map(|record| (None, record)));
-    for chunk in chunks {
+    for (progress, chunk) in chunks {
         let part = gathered.parts.len();
         all.extend(chunk.records.into_iter().map(|record| (Some(part), record)));
         gathered.parts.push(Part {
-            progress: chunk.progress,
+            progress,
             entries: Vec::new(),
             more: chunk.more,
         });
@@ -78,12 +79,4 @@ pub(super) fn gather(
         }
     }
     gathered
-}
-
-pub(super) fn position(record: &Record) -> i64 {
-    match record.id {
-        RecordId::Int(position) => position,
-        // The column is a bigint; the layout was compared with the table.
-        _ => 0,
-    }
 }

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use postrider_core::{Claim, Fate, Record, Settled, StoreError};
 
 use super::Stream;
+use super::ahead::Session;
 use super::gather::Gathered;
 use super::open::Opened;
 use super::settlement::{Advance, Reached, Settlement, Trouble};
@@ -19,7 +20,7 @@ use crate::sql::LANES;
 pub(super) struct Held {
     pub(super) inner: Arc<Inner>,
     pub(super) ready: Arc<Ready>,
-    pub(super) opened: Opened,
+    pub(super) session: Session,
     pub(super) gathered: Gathered,
     pub(super) lapses_at: Instant,
 }
@@ -31,7 +32,7 @@ impl Claim for Held {
     }
 
     fn lanes(&self) -> u32 {
-        let groups = u32::try_from(self.opened.groups.len()).unwrap_or(0);
+        let groups = u32::try_from(self.gathered.parts.len()).unwrap_or(0);
         let of = self.ready.stream.as_ref().map_or(1, |stream| stream.groups);
         groups * LANES / of.max(1)
     }
@@ -49,14 +50,17 @@ impl Claim for Held {
                 source: None,
             });
         }
+        let (opened, ahead) = self.session.end().await?;
         let all_released = fates.iter().all(|fate| matches!(fate, Fate::Released));
         if all_released {
             let failed = store_error("settle a claim", &self.inner.name());
-            self.opened.tx.rollback().await.map_err(failed)?;
+            opened.tx.rollback().await.map_err(failed)?;
             return Ok(Settled::default());
         }
-        let settlement = Settlement::new(&self.gathered, fates, self.opened.drawn);
-        write(&self.inner, self.ready.stream()?, self.opened, &settlement).await?;
+        let stream = self.ready.stream()?;
+        let settlement = Settlement::new(&self.gathered, fates, opened.drawn);
+        write(&self.inner, stream, opened, &settlement).await?;
+        stream.shelf.put(ahead, &settlement.advances);
         Ok(Settled::default())
     }
 }
@@ -145,8 +149,8 @@ fn bind_advances(statement: PgQuery, opened: &Opened, settlement: &Settlement<'_
     };
     // A difference that is done becomes the start of the next one, whose end is not known yet.
     let since = of.iter().map(|advance| match advance.to {
-        Reached::End => advance.progress.to.clone(),
-        Reached::Position(_) => advance.progress.from.clone(),
+        Reached::End => advance.progress.to.to_string(),
+        Reached::Position(_) => advance.progress.from.to_string(),
     });
     let since_low = of.iter().map(|advance| match advance.to {
         Reached::End => advance.progress.to_low,
@@ -154,7 +158,7 @@ fn bind_advances(statement: PgQuery, opened: &Opened, settlement: &Settlement<'_
     });
     let upto = of.iter().map(|advance| match advance.to {
         Reached::End => None,
-        Reached::Position(_) => Some(advance.progress.to.clone()),
+        Reached::Position(_) => Some(advance.progress.to.to_string()),
     });
     let position = |advance: &Advance<'_>| match advance.to {
         Reached::End => 0,

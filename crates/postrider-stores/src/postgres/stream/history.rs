@@ -3,9 +3,9 @@
 
 use postrider_core::StoreError;
 
+use super::Stream;
 use super::open::Here;
 use super::progress::{self, Progress};
-use super::{Stream, anchor};
 use crate::postgres::Inner;
 
 const REMEDY: &str = "nothing is lost, and nothing is published until `postrider stream re-anchor` has been run for this outbox";
@@ -29,9 +29,8 @@ pub(super) fn check(inner: &Inner, progress: &Progress, here: &Here) -> Result<(
 
 /// The same for all groups, outside of a claim.
 pub(super) async fn check_standing(inner: &Inner, stream: &Stream) -> Result<(), StoreError> {
-    let here = anchor::here(inner, stream).await?;
-    for progress in progress::standing(inner, stream).await? {
-        check(inner, &progress, &here)?;
-    }
-    Ok(())
+    let (here, standing) = progress::standing(inner, stream).await?;
+    standing
+        .iter()
+        .try_for_each(|progress| check(inner, progress, &here))
 }

@@ -4,14 +4,17 @@
 //! Between claim and settle the transaction holds no lock on the outbox: what reading took is given back by rolling back
 //! to a savepoint, so that a segment can be emptied while somebody publishes.
 
+mod ahead;
 mod anchor;
 mod gather;
 mod held;
 mod history;
 mod open;
 mod progress;
+mod read;
 mod segments;
 mod settlement;
+mod snapshot;
 mod upkeep;
 
 use std::collections::HashMap;
@@ -26,12 +29,14 @@ use super::Inner;
 use super::claim::records;
 use super::error::store_error;
 use super::outbox::{Ready, query, writer};
-use crate::sql::statement::stream::{self as statement, beside};
+use crate::sql::statement::stream::{self as statement, SEGMENTS, beside, segment};
 use crate::sql::table::Table;
+use ahead::{Session, Shelf};
 use gather::gather;
 use held::Held;
 use open::Opened;
-use progress::Chunk;
+use progress::Progress;
+use read::{Chunk, Reading};
 use settlement::Settlement;
 
 pub use anchor::{Anchored, GroupStatus};
@@ -47,6 +52,15 @@ pub(super) struct Stream {
     pub(super) statements: statement::Stream,
     /// Groups of lanes. All relays read this number from the database.
     pub(super) groups: u32,
+    /// What was read ahead.
+    shelf: Shelf,
+}
+
+impl Stream {
+    /// As a parameter.
+    fn group_count(&self) -> i32 {
+        i32::try_from(self.groups).unwrap_or(1)
+    }
 }
 
 impl Inner {
@@ -58,7 +72,11 @@ impl Inner {
         }
         let failed = store_error("read the stream's tables", &self.name());
         let names = beside(&layout.table);
-        for name in [&names.progress, &names.troubles, &names.sequence] {
+        let segments: Vec<_> = (0..SEGMENTS)
+            .map(|number| segment(&layout.table, number))
+            .collect();
+        let beside = [&names.progress, &names.troubles, &names.sequence];
+        for name in beside.into_iter().chain(&segments) {
             let found: bool = sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL")
                 .bind(name.quoted())
                 .fetch_one(&self.pool)
@@ -89,7 +107,11 @@ impl Inner {
                 names.progress, layout.table
             )));
         }
-        Ok(Some(Stream { statements, groups }))
+        Ok(Some(Stream {
+            statements,
+            groups,
+            shelf: Shelf::default(),
+        }))
     }
 }
 
@@ -126,17 +148,15 @@ async fn round(inner: &Arc<Inner>, ready: &Arc<Ready>, want: Want) -> Result<Rou
     let started = Instant::now();
     let failed = store_error("claim records", &inner.name());
     let stream = ready.stream()?;
-    let opened = open::open(inner, stream, want.share)
-        .await
-        .map_err(&failed)?;
-    let Some(mut opened) = opened else {
+    let Some(mut opened) = open::open(inner, stream, want.share).await? else {
         return Ok(Round::Nothing);
     };
-    let chunks = progress::read(inner, ready, &mut opened, want.limit).await?;
+    let chunks = chunks(inner, ready, &mut opened, want.limit).await?;
     let mut troubled = Vec::new();
     let mut parked = Vec::new();
     if opened.troubled {
-        troubled = due(inner, ready, &mut opened, want.limit).await?;
+        let groups = chunks.iter().map(|(progress, _)| progress.group).collect();
+        troubled = due(inner, ready, &mut opened, groups, want.limit).await?;
         parked = parked_keys(inner, ready, &mut opened, &chunks, &troubled).await?;
     }
     opened.end_reading().await.map_err(&failed)?;
@@ -145,7 +165,7 @@ async fn round(inner: &Arc<Inner>, ready: &Arc<Ready>, want: Want) -> Result<Rou
         return Ok(Round::Claimed(Box::new(Held {
             inner: inner.clone(),
             ready: ready.clone(),
-            opened,
+            session: Session::start(inner, ready, opened, &gathered.parts, want.limit),
             gathered,
             lapses_at: started + inner.options.hold_max,
         })));
@@ -163,20 +183,45 @@ async fn round(inner: &Arc<Inner>, ready: &Arc<Ready>, want: Want) -> Result<Rou
     })
 }
 
+/// The next records of every group that is held: those that were read ahead, or as many as `limit`.
+async fn chunks(
+    inner: &Inner,
+    ready: &Ready,
+    opened: &mut Opened,
+    limit: u32,
+) -> Result<Vec<(Progress, Chunk)>, StoreError> {
+    let mut chunks = Vec::with_capacity(opened.standing.len());
+    for progress in std::mem::take(&mut opened.standing) {
+        let reading = Reading {
+            inner,
+            ready,
+            progress: &progress,
+            limit,
+        };
+        let chunk = match ready.stream()?.shelf.take(&progress) {
+            Some(chunk) => chunk,
+            None => reading.chunk(opened.reads(), progress.position).await?,
+        };
+        chunks.push((progress, chunk));
+    }
+    Ok(chunks)
+}
+
 /// Records that failed earlier and may be tried again.
 async fn due(
     inner: &Inner,
     ready: &Ready,
     opened: &mut Opened,
+    groups: Vec<i32>,
     limit: u32,
 ) -> Result<Vec<Record>, StoreError> {
     let failed = store_error("claim troubled records", &inner.name());
     let stream = ready.stream()?;
     let rows = query(&stream.statements.due)
-        .bind(opened.groups.clone())
+        .bind(groups)
         .bind(i64::from(limit))
-        .bind(i32::try_from(stream.groups).unwrap_or(1))
-        .fetch_all(opened.tx.connection())
+        .bind(stream.group_count())
+        .fetch_all(opened.reads().connection())
         .await
         .map_err(&failed)?;
     let mut records = records(inner, ready, &rows)?;
@@ -192,14 +237,14 @@ async fn parked_keys(
     inner: &Inner,
     ready: &Ready,
     opened: &mut Opened,
-    chunks: &[Chunk],
+    chunks: &[(Progress, Chunk)],
     troubled: &[Record],
 ) -> Result<Vec<MessageKey>, StoreError> {
     if inner.options.layout.ordering == Ordering::None {
         return Ok(Vec::new());
     }
     let failed = store_error("look up parked keys", &inner.name());
-    let records = chunks.iter().flat_map(|chunk| &chunk.records);
+    let records = chunks.iter().flat_map(|(_, chunk)| &chunk.records);
     let mut keys: Vec<String> = records
         .filter_map(|record| record.key.as_ref())
         .map(ToString::to_string)
@@ -211,7 +256,7 @@ async fn parked_keys(
     }
     let rows = query(&ready.stream()?.statements.parked)
         .bind(keys)
-        .fetch_all(opened.tx.connection())
+        .fetch_all(opened.reads().connection())
         .await
         .map_err(&failed)?;
     let mut claimed: HashMap<&str, i64> = HashMap::new();

@@ -1,24 +1,29 @@
 //! How a claim's transaction begins: locks, then a look at the database, in one message.
 
-use postrider_core::Share;
+use postrider_core::{Share, StoreError};
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
-use super::Stream;
+use super::progress::{Progress, nobody};
+use super::{Stream, history};
 use crate::postgres::Inner;
 use crate::postgres::claim::{begin_settings, lock_lanes};
+use crate::postgres::error::store_error;
 use crate::postgres::tx::Tx;
 
 /// A transaction that holds groups of lanes.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) tx: Tx,
-    pub(super) groups: Vec<i32>,
+    /// Where the groups stand that are held.
+    pub(super) standing: Vec<Progress>,
     /// The last position that was drawn before this transaction had a number.
     pub(super) drawn: i64,
     /// Whether any record failed and is kept aside.
     pub(super) troubled: bool,
     pub(super) here: Here,
+    /// Whether reading has taken locks on the outbox.
+    has_read: bool,
 }
 
 /// Which database this is.
@@ -35,59 +40,86 @@ pub(super) async fn open(
     inner: &Inner,
     stream: &Stream,
     share: Share,
-) -> Result<Option<Opened>, sqlx::Error> {
+) -> Result<Option<Opened>, StoreError> {
     let wanted: Vec<u32> = (0..stream.groups)
         .filter(|group| group % share.of.max(1) == share.index)
         .collect();
     if wanted.is_empty() {
         return Ok(None);
     }
+    let failed = store_error("claim records", &inner.name());
+    let (tx, rows) = Tx::begin(&inner.pool, begin_text(inner, stream, &wanted).into())
+        .await
+        .map_err(&failed)?;
+    let held: Vec<i32> = rows
+        .iter()
+        .filter_map(|row| row.try_get("lane").ok())
+        .collect();
+    if held.is_empty() {
+        tx.rollback().await.map_err(&failed)?;
+        return Ok(None);
+    }
+    let looks = || rows.iter().filter(|row| row.try_get_raw("lane").is_err());
+    let look = looks().next().ok_or_else(|| nobody(inner))?;
+    let here = Here::of(look).map_err(&failed)?;
+    let mut standing = Vec::with_capacity(held.len());
+    for look in looks() {
+        let progress = Progress::of(inner, look)?;
+        if held.contains(&progress.group) {
+            history::check(inner, &progress, &here)?;
+            standing.push(progress);
+        }
+    }
+    Ok(Some(Opened {
+        standing,
+        drawn: look.try_get("drawn").map_err(&failed)?,
+        troubled: look.try_get("troubled").map_err(&failed)?,
+        here,
+        tx,
+        has_read: false,
+    }))
+}
+
+fn begin_text(inner: &Inner, stream: &Stream, wanted: &[u32]) -> String {
     let mut text = begin_settings(&inner.options);
     // The plan is the same whatever the parameters, and must not depend on how full the table was when it was made.
     // A commit that a crash of the server undoes only makes some records come again.
     text.push_str(
         "; SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL enable_seqscan = off; \
-         SET LOCAL enable_bitmapscan = off; SET LOCAL synchronous_commit = off",
+         SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off; SET LOCAL synchronous_commit = off",
     );
     for statement in [
-        lock_lanes(&inner.options.layout, &wanted).as_str(),
+        lock_lanes(&inner.options.layout, wanted).as_str(),
+        &stream.statements.look(wanted),
         "SAVEPOINT postrider_read",
-        &stream.statements.look,
     ] {
         text.push_str("; ");
         text.push_str(statement);
     }
-    let (tx, rows) = Tx::begin(&inner.pool, text.into()).await?;
-    let groups: Vec<i32> = rows
-        .iter()
-        .filter_map(|row| row.try_get("lane").ok())
-        .collect();
-    if groups.is_empty() {
-        tx.rollback().await?;
-        return Ok(None);
-    }
-    let look = rows.last().ok_or(sqlx::Error::RowNotFound)?;
-    Ok(Some(Opened {
-        groups,
-        drawn: look.try_get("drawn")?,
-        troubled: look.try_get("troubled")?,
-        here: Here::of(look)?,
-        tx,
-    }))
+    text
 }
 
 impl Here {
     pub(super) fn of(look: &PgRow) -> Result<Self, sqlx::Error> {
         Ok(Self {
-            system: look.try_get("system")?,
-            timeline: look.try_get("timeline")?,
+            system: look.try_get("here_system")?,
+            timeline: look.try_get("here_timeline")?,
         })
     }
 }
 
 impl Opened {
+    /// To read from the outbox.
+    pub(super) fn reads(&mut self) -> &mut Tx {
+        self.has_read = true;
+        &mut self.tx
+    }
+
     /// Gives back the locks that reading took on the outbox.
     pub(super) async fn end_reading(&mut self) -> Result<(), sqlx::Error> {
+        if !std::mem::take(&mut self.has_read) {
+            return Ok(());
+        }
         sqlx::raw_sql("ROLLBACK TO SAVEPOINT postrider_read")
             .execute(self.tx.connection())
             .await

@@ -1,18 +1,14 @@
-//! Where a group stands, and the next records of its stream.
+//! Where a group stands.
 
-use std::collections::HashMap;
-
-use postrider_core::{Record, StoreError};
+use postrider_core::StoreError;
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
 use super::Stream;
-use super::history;
-use super::open::Opened;
+use super::open::Here;
+use super::snapshot::Snapshot;
 use crate::postgres::Inner;
-use crate::postgres::claim::records;
 use crate::postgres::error::store_error;
-use crate::postgres::outbox::{Ready, query};
 
 /// Saved progress, with the end of the difference that is being read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,9 +18,9 @@ pub(super) struct Progress {
     pub(super) epoch: i64,
     /// Within the difference, records up to this position are settled.
     pub(super) position: i64,
-    pub(super) from: String,
+    pub(super) from: Snapshot,
     pub(super) from_low: i64,
-    pub(super) to: String,
+    pub(super) to: Snapshot,
     pub(super) to_low: i64,
     pub(super) to_high: i64,
     /// Whether `to` was taken by this very claim and is not saved yet.
@@ -35,76 +31,73 @@ pub(super) struct Progress {
     pub(super) timeline: String,
 }
 
-/// A group's next records.
-#[derive(Debug)]
-pub(super) struct Chunk {
-    pub(super) progress: Progress,
-    /// In order of position.
-    pub(super) records: Vec<Record>,
-    /// Whether the difference may have more.
-    pub(super) more: bool,
-}
-
-/// Reads up to `limit` records of every group that is held.
-pub(super) async fn read(
-    inner: &Inner,
-    ready: &Ready,
-    opened: &mut Opened,
-    limit: u32,
-) -> Result<Vec<Chunk>, StoreError> {
-    let failed = store_error("claim records", &inner.name());
-    let rows = query(&ready.stream()?.statements.read)
-        .bind(opened.groups.clone())
-        .bind(i64::from(limit))
-        .bind(vec![-1_i64; opened.groups.len()])
-        .fetch_all(opened.tx.connection())
-        .await
-        .map_err(&failed)?;
-    let mut standing: Vec<Progress> = Vec::new();
-    let mut of_group: HashMap<i32, Vec<PgRow>> = HashMap::new();
-    for row in rows {
+impl Progress {
+    /// From a row of a look.
+    pub(super) fn of(inner: &Inner, row: &PgRow) -> Result<Self, StoreError> {
+        let failed = store_error("read the stream's progress", &inner.name());
         let group: i32 = row.try_get("grp").map_err(&failed)?;
-        let progress: Option<String> = row.try_get("progress").map_err(&failed)?;
-        match progress {
-            Some(text) => {
-                standing.push(parse(group, &text).ok_or_else(|| unreadable(inner, group))?)
-            }
-            None => of_group.entry(group).or_default().push(row),
-        }
+        let snapshot = |column: &str| -> Result<Option<Snapshot>, StoreError> {
+            let text: Option<String> = row.try_get(column).map_err(&failed)?;
+            let read = |text: String| text.parse().map_err(|()| unreadable(inner, group));
+            text.map(read).transpose()
+        };
+        let number = |column: &str| row.try_get::<i64, _>(column).map_err(&failed);
+        let whole = |found: Option<Snapshot>| found.ok_or_else(|| unreadable(inner, group));
+        let (from, now) = (whole(snapshot("from_snapshot")?)?, whole(snapshot("now")?)?);
+        let saved = snapshot("to_snapshot")?;
+        let (to_low, to_high) = match saved {
+            Some(_) => (number("to_low")?, number("to_high")?),
+            None => (number("next_low")?, number("drawn")?),
+        };
+        let fresh = saved.is_none();
+        let to = saved.unwrap_or_else(|| now.clone());
+        Ok(Self {
+            group,
+            version: number("version")?,
+            epoch: number("epoch")?,
+            position: number("position")?,
+            is_ahead: from.xmax.max(to.xmax) > now.xmax,
+            from,
+            from_low: number("from_low")?,
+            to,
+            to_low,
+            to_high,
+            fresh,
+            system: row.try_get("system").map_err(&failed)?,
+            timeline: row.try_get("timeline").map_err(&failed)?,
+        })
     }
-    let mut chunks = Vec::new();
-    for progress in standing {
-        history::check(inner, &progress, &opened.here)?;
-        let rows = of_group.remove(&progress.group).unwrap_or_default();
-        chunks.push(Chunk {
-            more: rows.len() >= limit as usize,
-            records: records(inner, ready, &rows)?,
-            progress,
-        });
+
+    /// Whether nothing can be in the difference: nobody has ended a transaction since.
+    pub(super) fn is_void(&self) -> bool {
+        self.from == self.to
     }
-    Ok(chunks)
 }
 
-/// Where every group stands, its next records unread.
-pub(super) async fn standing(inner: &Inner, stream: &Stream) -> Result<Vec<Progress>, StoreError> {
-    let groups: Vec<i32> = (0..stream.groups)
-        .filter_map(|group| i32::try_from(group).ok())
-        .collect();
-    let failed = store_error("read the stream's progress", &inner.name());
-    let rows = query(&stream.statements.read)
-        .bind(groups.clone())
-        .bind(0_i64)
-        .bind(vec![-1_i64; groups.len()])
+/// Where every group stands, and which database this is.
+pub(super) async fn standing(
+    inner: &Inner,
+    stream: &Stream,
+) -> Result<(Here, Vec<Progress>), StoreError> {
+    let groups: Vec<u32> = (0..stream.groups).collect();
+    let failed = store_error("look at the stream's progress", &inner.name());
+    let look = stream.statements.look(&groups);
+    let rows = sqlx::raw_sql(sqlx::AssertSqlSafe(look))
         .fetch_all(&inner.pool)
         .await
         .map_err(&failed)?;
-    rows.iter()
-        .map(|row| {
-            let group: i32 = row.try_get("grp").map_err(&failed)?;
-            let text: String = row.try_get("progress").map_err(&failed)?;
-            parse(group, &text).ok_or_else(|| unreadable(inner, group))
-        })
-        .collect()
+    let first = rows.first().ok_or_else(|| nobody(inner))?;
+    let here = Here::of(first).map_err(&failed)?;
+    let standing = rows.iter().map(|row| Progress::of(inner, row));
+    Ok((here, standing.collect::<Result<_, _>>()?))
+}
+
+/// Progress rows have gone after the stream was opened.
+pub(super) fn nobody(inner: &Inner) -> StoreError {
+    StoreError::Mismatch(format!(
+        "{} has no progress of its stream; run `postrider init`",
+        inner.name()
+    ))
 }
 
 fn unreadable(inner: &Inner, group: i32) -> StoreError {
@@ -112,28 +105,4 @@ fn unreadable(inner: &Inner, group: i32) -> StoreError {
         "the saved progress of group {group} of {} cannot be read; run `postrider init` of this version",
         inner.name()
     ))
-}
-
-/// The fields in the order in which the statement puts them.
-fn parse(group: i32, text: &str) -> Option<Progress> {
-    let mut words = text.split(' ');
-    let mut word = || words.next();
-    let progress = Progress {
-        group,
-        version: word()?.parse().ok()?,
-        epoch: word()?.parse().ok()?,
-        position: word()?.parse().ok()?,
-        from_low: word()?.parse().ok()?,
-        to_low: word()?.parse().ok()?,
-        to_high: word()?.parse().ok()?,
-        fresh: word()? == "t",
-        is_ahead: word()? == "t",
-        system: word()
-            .filter(|system| *system != "-")
-            .map(ToOwned::to_owned),
-        timeline: word()?.into(),
-        from: word()?.into(),
-        to: word()?.into(),
-    };
-    words.next().is_none().then_some(progress)
 }

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use postrider_core::Fate;
 
-use super::gather::{Gathered, Part, position};
+use super::gather::{Gathered, Part};
 use super::progress::Progress;
+use super::read::position;
 
 /// While nothing is published, the stream is saved anew only when a read would wade through more positions than this.
 const SLACK: i64 = 500;
@@ -148,7 +149,7 @@ mod tests {
 
     use super::*;
     use crate::postgres::stream::gather::gather;
-    use crate::postgres::stream::progress::Chunk;
+    use crate::postgres::stream::read::Chunk;
 
     fn record(position: i64, key: &str) -> Record {
         Record {
@@ -163,9 +164,9 @@ mod tests {
             version: 1,
             epoch: 0,
             position: 0,
-            from: "3:3:".into(),
+            from: "3:3:".parse().unwrap(),
             from_low: 0,
-            to: "9:9:".into(),
+            to: "9:9:".parse().unwrap(),
             to_low: 0,
             to_high: 100,
             fresh: true,
@@ -175,15 +176,15 @@ mod tests {
         }
     }
 
-    fn chunk(group: i32, positions: &[i64], more: bool) -> Chunk {
-        Chunk {
-            progress: progress(group),
+    fn chunk(group: i32, positions: &[i64], more: bool) -> (Progress, Chunk) {
+        let chunk = Chunk {
             records: positions
                 .iter()
                 .map(|position| record(*position, &format!("k{position}")))
                 .collect(),
             more,
-        }
+        };
+        (progress(group), chunk)
     }
 
     const RETRY: Fate = Fate::Retry {
@@ -244,7 +245,7 @@ mod tests {
     #[test]
     fn a_group_that_was_crowded_out_stays_where_it_is() {
         let mut second = chunk(1, &[3, 4], false);
-        second.progress.fresh = false;
+        second.0.fresh = false;
         let gathered = gather(vec![chunk(0, &[1, 2], false), second], Vec::new(), &[], 2);
         let fates = [Fate::Published, Fate::Published];
         assert_eq!(

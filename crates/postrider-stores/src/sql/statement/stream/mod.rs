@@ -29,6 +29,7 @@ use super::{Writer, of, suffixed};
 use crate::sql::selection::Selection;
 
 pub(crate) use anchor::Anchor;
+pub(crate) use read::Difference;
 pub(crate) use segments::{SEGMENT_BITS, SEGMENTS, Segment, segment};
 
 /// Every statement of a stream. Comments give the parameters.
@@ -36,10 +37,8 @@ pub(crate) use segments::{SEGMENT_BITS, SEGMENTS, Segment, segment};
 pub(crate) struct Stream {
     /// → how many groups there are.
     pub groups: Arc<str>,
-    /// → sequence, whether there are troubles, system identifier or NULL, timeline. Run as it stands.
-    pub look: Arc<str>,
-    /// groups, limit, versions that need no records → a row per group: its progress; a row per record: its group.
-    pub read: Arc<str>,
+    look: Arc<str>,
+    pub difference: Difference,
     /// groups, limit, how many groups there are → records that failed and are due, with attempts and group.
     pub due: Arc<str>,
     /// keys → those of which records are kept aside that later ones must not overtake, and how many.
@@ -113,7 +112,7 @@ impl Writer<'_> {
         Some(Stream {
             groups: stream.groups().into(),
             look: stream.look(knows_system).into(),
-            read: stream.read().into(),
+            difference: stream.difference(),
             due: stream.due().into(),
             parked: stream.parked().into(),
             advance: stream.advance().into(),

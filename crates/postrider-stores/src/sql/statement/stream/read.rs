@@ -1,6 +1,29 @@
 //! Reading: where a stream stands, and the next records of it.
 
-use super::StreamWriter;
+use std::sync::Arc;
+
+use super::segments::{SEGMENTS, segment};
+use super::{Stream, StreamWriter};
+
+/// Finding the records of a difference of snapshots.
+#[derive(Debug, Clone)]
+pub(crate) struct Difference {
+    /// One per segment: lowest position, not included; highest; the first transaction that is later than `from`; `to`; group;
+    /// groups; limit → records of later transactions, in order of position.
+    pub later: Vec<Arc<str>>,
+    /// transactions, position, group, groups, limit → records of these transactions above the position: the first ones of each,
+    /// in no order.
+    pub running: Arc<str>,
+}
+
+impl Stream {
+    /// Where `groups` stand, as [`StreamWriter::look`] has it. Run as it stands, so that it can go with others in one message.
+    pub(crate) fn look(&self, groups: &[u32]) -> String {
+        let groups: Vec<String> = groups.iter().map(ToString::to_string).collect();
+        self.look
+            .replace("{groups}", &format!("{{{}}}", groups.join(",")))
+    }
+}
 
 impl StreamWriter<'_> {
     pub(super) fn groups(&self) -> String {
@@ -11,7 +34,8 @@ impl StreamWriter<'_> {
     }
 
     /// Its value of the sequence is a lower bound for what later transactions draw, so this comes before anything
-    /// that gives the claim a transaction number.
+    /// that gives the claim a transaction number. It is also an upper bound for what the snapshot has: the snapshot is
+    /// taken first.
     pub(super) fn look(&self, knows_system: bool) -> String {
         let system = if knows_system {
             "(SELECT system_identifier::text FROM pg_control_system())"
@@ -19,11 +43,15 @@ impl StreamWriter<'_> {
             "NULL::text"
         };
         format!(
-            "SELECT {} AS drawn, EXISTS (SELECT FROM {}) AS troubled, {system} AS system, \
-             substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) AS timeline FROM {} AS q",
-            self.drawn("q"),
-            self.troubles(),
-            self.sequence(),
+            "SELECT s.grp, s.version, s.epoch, s.position, s.from_snapshot::text, s.from_low, s.to_snapshot::text, \
+             s.to_low, s.to_high, s.next_low, s.system, s.timeline, pg_current_snapshot()::text AS now, {drawn} AS drawn, \
+             EXISTS (SELECT FROM {troubles}) AS troubled, {system} AS here_system, \
+             substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) AS here_timeline\n\
+             FROM {sequence} AS q CROSS JOIN unnest('{{groups}}'::int4[]) AS w(grp) CROSS JOIN LATERAL {latest} AS s",
+            drawn = self.drawn("q"),
+            troubles = self.troubles(),
+            sequence = self.sequence(),
+            latest = self.latest("w.grp"),
         )
     }
 
@@ -36,67 +64,49 @@ impl StreamWriter<'_> {
         )
     }
 
-    /// $1 groups, $2 limit, $3 versions whose records are not needed.
-    ///
-    /// The progress comes in one text: version, epoch, position, from_low, to_low, to_high, whether `to` is new, whether
-    /// the snapshots lie ahead of the database, system identifier, timeline, from, to.
-    pub(super) fn read(&self) -> String {
-        let names = self.selection.names();
-        let nulls = vec!["NULL"; self.selection.columns.len()].join(", ");
-        format!(
-            "WITH p AS MATERIALIZED (\n\
-             SELECT s.*, w.known, coalesce(s.to_snapshot, pg_current_snapshot()) AS upto,\n  \
-             CASE WHEN s.to_snapshot IS NULL THEN s.next_low ELSE s.to_low END AS upto_low,\n  \
-             CASE WHEN s.to_snapshot IS NULL THEN {drawn} ELSE s.to_high END AS upto_high\n\
-             FROM unnest($1::int4[], $3::int8[]) AS w(grp, known) CROSS JOIN {sequence} AS q\n\
-             CROSS JOIN LATERAL {latest} AS s)\n\
-             SELECT {nulls}, p.grp, concat_ws(' ', p.version, p.epoch, p.position, p.from_low, p.upto_low, \
-             p.upto_high, p.to_snapshot IS NULL, greatest(pg_snapshot_xmax(p.from_snapshot), \
-             pg_snapshot_xmax(p.upto)) > pg_snapshot_xmax(pg_current_snapshot()), coalesce(p.system, '-'), p.timeline, \
-             p.from_snapshot, p.upto) AS progress FROM p\n\
-             UNION ALL\n\
-             SELECT {names}, p.grp, NULL FROM p CROSS JOIN LATERAL (\n\
-             SELECT u.* FROM (\n{later}\nUNION ALL\n{running}\n) AS u ORDER BY u.c{id} LIMIT $2) AS r",
-            drawn = self.drawn("q"),
-            sequence = self.sequence(),
-            latest = self.latest("w.grp"),
-            later = self.later("p.upto", "$2"),
-            running = self.running("p.upto", "$2"),
-            id = self.selection.id,
-        )
+    pub(super) fn difference(&self) -> Difference {
+        Difference {
+            later: (0..SEGMENTS)
+                .map(|number| self.later(number).into())
+                .collect(),
+            running: self.running().into(),
+        }
     }
 
-    /// Records of transactions that began after `from`.
-    fn later(&self, upto: &str, limit: &str) -> String {
+    /// Records of transactions that began after `from`. A segment is read by itself: in order of its own index there is
+    /// nothing to merge and nothing to sort. What is the same for all rows is worked out once, in subqueries.
+    fn later(&self, number: i64) -> String {
         format!(
-            "(SELECT {list} FROM {outbox} AS o\n\
-             WHERE p.version <> p.known AND {position} > greatest(p.position, p.from_low) AND {position} <= p.upto_high\n\
-             AND {xid} >= pg_snapshot_xmax(p.from_snapshot) AND pg_visible_in_snapshot({xid}, {upto}) AND {mine}\n\
-             ORDER BY {position} LIMIT {limit})",
+            "SELECT {list} FROM {segment} AS o\n\
+             WHERE {position} > $1::int8 AND {position} <= $2::int8\n\
+             AND {xid} >= (SELECT $3::text::xid8) AND pg_visible_in_snapshot({xid}, (SELECT $4::text::pg_snapshot))\n\
+             AND {group} = $5::int4\n\
+             ORDER BY {position} LIMIT $7::int8",
             list = self.selection.list(),
-            outbox = self.outbox(),
+            segment = segment(&self.writer.layout.table, number).quoted(),
             position = self.position("o"),
             xid = self.xid("o"),
-            mine = self.mine(),
+            group = self.group("o", "$6::int4"),
         )
     }
 
-    /// Records of transactions that ran when `from` was taken: as a rule none, or few.
-    fn running(&self, upto: &str, limit: &str) -> String {
+    /// Records of transactions that ran when `from` was taken: as a rule none, or few. Ordered by transaction first, so that
+    /// no index but that of transactions will do.
+    fn running(&self) -> String {
         format!(
-            "SELECT b.* FROM pg_snapshot_xip(p.from_snapshot) AS x(xid) CROSS JOIN LATERAL (\n\
+            "SELECT b.* FROM unnest($1::text[]) AS x(xid) CROSS JOIN LATERAL (\n\
              SELECT {list} FROM {outbox} AS o\n\
-             WHERE p.version <> p.known AND {xid} = x.xid AND {position} > p.position\n\
-             AND pg_visible_in_snapshot(x.xid, {upto}) AND {mine}\n\
-             ORDER BY {position} LIMIT {limit}) AS b",
+             WHERE ({xid}, {position}) > (x.xid::xid8, $2::int8) AND {xid} <= x.xid::xid8 AND {group} = $3::int4\n\
+             ORDER BY {xid}, {position} LIMIT $5::int8) AS b",
             list = self.selection.list(),
             outbox = self.outbox(),
             position = self.position("o"),
             xid = self.xid("o"),
-            mine = self.mine(),
+            group = self.group("o", "$4::int4"),
         )
     }
 
+    /// Whether a record is of the group that `p` tells of.
     pub(super) fn mine(&self) -> String {
         format!("{} = p.grp", self.group("o", "p.groups"))
     }

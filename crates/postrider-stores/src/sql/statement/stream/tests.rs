@@ -23,8 +23,9 @@ fn statements_of_a_stream_are_as_they_were() {
         let find = writer.find("o", &whole_filter(), None, 50);
         let count = writer.count("o", &RecordFilter::dead());
         for (what, text) in [
-            ("look", &*stream.look),
-            ("read", &stream.read),
+            ("look", &*stream.look(&[0, 1])),
+            ("later", &stream.difference.later[1]),
+            ("running", &stream.difference.running),
             ("due", &stream.due),
             ("parked_keys", &stream.parked),
             ("advance", &stream.advance),

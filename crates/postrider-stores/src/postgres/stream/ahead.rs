@@ -1,0 +1,132 @@
+//! Reading ahead: while a claim's records are published, its connection reads the ones that come next. Whoever claims
+//! the group next takes them, if nobody else was there in between.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use postrider_core::StoreError;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::gather::Part;
+use super::open::Opened;
+use super::progress::Progress;
+use super::read::{Chunk, Reading};
+use super::settlement::{Advance, Reached};
+use crate::postgres::Inner;
+use crate::postgres::error::store_error;
+use crate::postgres::outbox::Ready;
+
+/// What comes after a position of the difference that a version of a group's progress is in.
+#[derive(Debug)]
+pub(super) struct Ahead {
+    progress: Progress,
+    after: i64,
+    chunk: Chunk,
+}
+
+/// At most one chunk per group.
+#[derive(Debug, Default)]
+pub(super) struct Shelf(Mutex<BTreeMap<i32, Ahead>>);
+
+impl Shelf {
+    /// What was read ahead of `progress`, if it is what comes next. What is older is dropped.
+    pub(super) fn take(&self, progress: &Progress) -> Option<Chunk> {
+        let ahead = self.lock().remove(&progress.group)?;
+        let comes_next = ahead.progress.version + 1 == progress.version
+            && ahead.progress.epoch == progress.epoch
+            && ahead.after == progress.position
+            && ahead.progress.from == progress.from
+            && ahead.progress.to == progress.to;
+        comes_next.then_some(ahead.chunk)
+    }
+
+    /// Keeps what was read ahead of where the settled groups now are.
+    pub(super) fn put(&self, read: Vec<Ahead>, advances: &[Advance<'_>]) {
+        let reached = |ahead: &Ahead| {
+            advances.iter().any(|advance| {
+                advance.progress.group == ahead.progress.group
+                    && advance.to == Reached::Position(ahead.after)
+            })
+        };
+        let mut shelf = self.lock();
+        for ahead in read.into_iter().filter(reached) {
+            shelf.insert(ahead.progress.group, ahead);
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<i32, Ahead>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A claim's transaction, which may be reading ahead.
+pub(super) enum Session {
+    Resting(Opened),
+    Reading(AbortOnDropHandle<Result<(Opened, Vec<Ahead>), StoreError>>),
+}
+
+impl Session {
+    /// Reads on where the claim's parts end, if there may be more.
+    pub(super) fn start(
+        inner: &Arc<Inner>,
+        ready: &Arc<Ready>,
+        opened: Opened,
+        parts: &[Part],
+        limit: u32,
+    ) -> Self {
+        let ends: Vec<(Progress, i64)> = parts
+            .iter()
+            .filter(|part| part.more)
+            .filter_map(|part| Some((part.progress.clone(), part.entries.last()?.position)))
+            .collect();
+        if ends.is_empty() {
+            return Self::Resting(opened);
+        }
+        // The groups of a claim share its limit.
+        let each = limit.div_ceil(ends.len().try_into().unwrap_or(1)).max(1);
+        let reading = read(inner.clone(), ready.clone(), opened, ends, each);
+        Self::Reading(AbortOnDropHandle::new(tokio::spawn(reading)))
+    }
+
+    /// The transaction, when it is done reading, and what it has read.
+    pub(super) async fn end(self) -> Result<(Opened, Vec<Ahead>), StoreError> {
+        let reading = match self {
+            Self::Resting(opened) => return Ok((opened, Vec::new())),
+            Self::Reading(reading) => reading,
+        };
+        reading.await.unwrap_or_else(|error| {
+            Err(StoreError::Refused {
+                action: "read ahead",
+                reason: error.to_string(),
+                source: None,
+            })
+        })
+    }
+}
+
+async fn read(
+    inner: Arc<Inner>,
+    ready: Arc<Ready>,
+    mut opened: Opened,
+    ends: Vec<(Progress, i64)>,
+    limit: u32,
+) -> Result<(Opened, Vec<Ahead>), StoreError> {
+    let mut all = Vec::with_capacity(ends.len());
+    for (progress, after) in ends {
+        let reading = Reading {
+            inner: &inner,
+            ready: &ready,
+            progress: &progress,
+            limit,
+        };
+        let chunk = reading.chunk(opened.reads(), after).await?;
+        all.push(Ahead {
+            progress,
+            after,
+            chunk,
+        });
+    }
+    let ended = opened.end_reading().await;
+    ended.map_err(store_error("read ahead", &inner.name()))?;
+    Ok((opened, all))
+}
