@@ -28,8 +28,7 @@ verb() {
   case "${1-} $#" in
     'build 1') subject_build ;;
     'reset 1') subject_drop; subject_make ;;
-    'remove 1') subject_drop ;;
     'start 1') subject_start ;;
-    *) die "usage: run build|reset|remove|start" ;;
+    *) die "usage: run build|reset|start" ;;
   esac
 }

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use anyhow::Context as _;
-use postrider::brokers::kafka::{KafkaPublisher, KafkaReadback};
+use postrider::brokers::kafka::{self, KafkaPublisher, KafkaReadback};
 use postrider::brokers::memory::MemoryBroker;
 use postrider::brokers::pubsub::PubSubPublisher;
 use postrider::core::operate::OVERDUE;
 use postrider::core::{
-    Backoff, Layout, ManagedStore, Publisher, Readback, RetryPolicy, Router, StoreError,
+    Backoff, Finding, Layout, ManagedStore, PublishError, Publisher, Readback, RetryPolicy, Router,
+    StoreError, Topic,
 };
 use postrider::relay;
 use postrider::stores::Wake;
@@ -169,6 +170,17 @@ pub(crate) fn publisher_of(
         return Err(ConfigError::in_broker(&outbox.broker, IN_MEMORY.into()));
     }
     publisher(&broker.options).map_err(|reason| ConfigError::in_broker(&outbox.broker, reason))
+}
+
+/// What is or may become wrong with topics, where the broker can say.
+pub(crate) async fn diagnose_topics(
+    broker: &Broker,
+    topics: &[Topic],
+) -> Result<Vec<Finding>, PublishError> {
+    match &broker.options {
+        BrokerOptions::Kafka(config) => kafka::diagnose(config, topics).await,
+        BrokerOptions::PubSub(_) | BrokerOptions::Memory(_) => Ok(Vec::new()),
+    }
 }
 
 /// What reads back the broker of an outbox, where it can be read back.

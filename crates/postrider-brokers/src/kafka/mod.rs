@@ -4,6 +4,7 @@
 
 mod call;
 mod config;
+mod diagnosis;
 mod error;
 mod log;
 mod oversize;
@@ -15,6 +16,7 @@ mod subscription;
 mod warm;
 
 pub use config::{Compression, ConfigError, KafkaConfig};
+pub use diagnosis::diagnose;
 pub use publisher::KafkaPublisher;
 pub use readback::KafkaReadback;
 pub use subscription::{KafkaSubscription, KafkaSubscriptionConfig, StartAt};

@@ -1,5 +1,6 @@
 //! Every broker against the contracts, and what only one of them can do.
 
+mod diagnosis;
 mod kafka;
 mod memory;
 mod pubsub;

@@ -1,26 +1,33 @@
 //! `postrider check`: the effective config, and what is or may become wrong with it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider::core::{Level, Limits, Publisher, StoreError, text};
+use postrider::core::{
+    Level, Limits, Publisher, RecordFilter, RecordState, StoreError, Topic, text,
+};
 use serde::Serialize;
 use serde_json::json;
 
 use super::ConfigArgs;
 use crate::config::{BrokerOptions, Config, Outbox};
 use crate::output;
+use crate::topics;
 use crate::wiring;
 
 /// How long a database or a broker may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Records that wait whose topics are looked at.
+const WAITING_MAX: u32 = 100;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     config: ConfigArgs,
-    /// Also look for what holds each backlog up right now: relays, parked keys, long transactions, the table's upkeep
+    /// Also look for what holds each backlog up right now: relays, parked keys, long transactions, the table's upkeep; and at
+    /// the Kafka topics that messages go to
     #[arg(long)]
     deep: bool,
     /// Print JSON
@@ -44,6 +51,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let config = args.config.load()?;
     let publishers = wiring::publishers(&config)?;
     let mut findings = in_config(&config);
+    let mut topics: BTreeMap<&str, BTreeSet<Topic>> = BTreeMap::new();
     for outbox in &config.outboxes {
         let store = wiring::store(outbox)?;
         let mut found = in_database(outbox, store.check()).await;
@@ -52,13 +60,15 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
             let limits = limits(&config, outbox);
             let held_up = in_database(outbox, store.diagnose(&limits)).await;
             found.extend(held_up);
+            let named = topics.entry(&outbox.broker).or_default();
+            named.extend(topics_of(outbox, &store).await);
         }
         // A missing index is both.
         found.sort_by_key(|finding| finding.level);
         found.dedup();
         findings.extend(found);
     }
-    findings.extend(in_brokers(&publishers).await);
+    findings.extend(in_brokers(&publishers, &config, &topics).await);
     let ok = findings.iter().all(|finding| finding.level != Level::Error);
     if args.json {
         output::json(&json!({ "ok": ok, "config": config, "findings": findings }))?;
@@ -139,11 +149,46 @@ async fn in_database(
     }
 }
 
-async fn in_brokers(publishers: &wiring::Publishers) -> Vec<Finding> {
+/// Where messages go: the topics that the config names, and those of the oldest records that wait.
+async fn topics_of(outbox: &Outbox, store: &wiring::Store) -> Vec<Topic> {
+    let router = wiring::router(outbox);
+    let (mut topics, _) = router.known();
+    let waiting = RecordFilter::in_state(RecordState::Pending);
+    let found = tokio::time::timeout(PATIENCE, store.find(&waiting, None, WAITING_MAX)).await;
+    // A database that does not answer has been named.
+    if let Ok(Ok(mut page)) = found {
+        topics::fill(&router, &mut page.items);
+        topics.extend(
+            page.items
+                .into_iter()
+                .filter_map(|record| record.topic.map(Topic::from)),
+        );
+    }
+    topics
+}
+
+async fn in_brokers(
+    publishers: &wiring::Publishers,
+    config: &Config,
+    topics: &BTreeMap<&str, BTreeSet<Topic>>,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (name, publisher) in publishers {
+        let place = format!("broker.{name}");
         if let Err(message) = reach(publisher).await {
-            findings.push(Finding::error(format!("broker.{name}"), "broker", message));
+            findings.push(Finding::error(place, "broker", message));
+            continue;
+        }
+        let (Some(broker), Some(topics)) = (config.brokers.get(name), topics.get(name.as_str()))
+        else {
+            continue;
+        };
+        let topics: Vec<Topic> = topics.iter().cloned().collect();
+        match wiring::diagnose_topics(broker, &topics).await {
+            Ok(found) => {
+                findings.extend(found.into_iter().map(|found| Finding::of(&place, found)));
+            }
+            Err(error) => findings.push(Finding::error(place, "topics", text::chain(&error))),
         }
     }
     findings

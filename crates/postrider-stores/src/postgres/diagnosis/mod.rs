@@ -9,7 +9,7 @@ mod table;
 use postrider_core::{Finding, Level, Limits, OutboxStore as _, StoreError, Timestamp};
 use sqlx::{AssertSqlSafe, PgConnection, Row as _};
 
-use super::check::claim_index_missing;
+use super::check::{claim_index_missing, hot_share};
 use super::error::{code, store_error};
 use super::tx::Tx;
 use super::{Inner, PostgresStore};
@@ -36,6 +36,8 @@ pub(super) async fn findings(
         findings.extend(records::oversized(inner, &ready, limits).await?);
         let index = claim_index_missing(inner, &ready.table).await;
         findings.extend(index.map_err(&failed)?);
+        let share = hot_share(inner, &ready.table).await;
+        findings.extend(share.map_err(&failed)?);
     }
     findings.sort_by_key(|finding| finding.level);
     Ok(findings)

@@ -50,6 +50,21 @@ impl Writer<'_> {
         )
     }
 
+    /// The columns whose values a claim changes.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn changed_by_claim(&self) -> Vec<&Identifier> {
+        match &self.layout.state {
+            State::Status {
+                column,
+                last_attempt_at,
+                ..
+            } if self.layout.claim == postrider_core::layout::ClaimMode::Lease => {
+                vec![column, last_attempt_at]
+            }
+            _ => Vec::new(),
+        }
+    }
+
     fn chosen_unordered(&self) -> String {
         let id = self.id("o");
         (self.dialect.among_selected)(

@@ -51,6 +51,25 @@ impl Writer<'_> {
         )
     }
 
+    /// The columns whose values that statement changes, in a record that never failed.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn changed_by_settle(&self) -> Vec<&postrider_core::layout::Identifier> {
+        match &self.layout.state {
+            State::Delete | State::Append { .. } => Vec::new(),
+            State::Timestamp { published_at } => vec![published_at],
+            State::Flag {
+                published: column,
+                published_at,
+                ..
+            }
+            | State::Status {
+                column,
+                published_at,
+                ..
+            } => [column].into_iter().chain(published_at).collect(),
+        }
+    }
+
     /// What marks the records, where that takes a statement of its own, and what settles them.
     pub(super) fn settle_failed(&self) -> (Option<String>, String) {
         match &self.layout.state {
