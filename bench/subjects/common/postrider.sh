@@ -4,7 +4,7 @@ set -euo pipefail
 
 postrider=${BENCH_POSTRIDER:-$BENCH_ROOT/target/release/postrider}
 
-config() { # LAYOUT
+config() { # LAYOUT BATCH
   cat <<TOML
 [admin]
 listen = "127.0.0.1:0"
@@ -24,10 +24,11 @@ broker = "main"
 topic = "$BENCH_TOPIC"
 ordering = "key"
 envelope = "none"
+${2:+batch = $2}
 TOML
 }
 
-postrider_subject() { # LAYOUT VERB
+postrider_subject() { # LAYOUT VERB [BATCH]
   case $2 in
     build)
       [ -x "$postrider" ] || { echo "no $postrider: run cargo build --release -p postrider-cli" >&2; exit 1; }
@@ -37,7 +38,7 @@ postrider_subject() { # LAYOUT VERB
       "$postrider" init --layout "$1" --claim-index --database "$BENCH_POSTGRES" >/dev/null
       ;;
     start)
-      config "$1" >"$BENCH_WORK/postrider.toml"
+      config "$1" "${3:-}" >"$BENCH_WORK/postrider.toml"
       exec "$postrider" relay --config "$BENCH_WORK/postrider.toml"
       ;;
     *) echo "no verb $2" >&2; exit 2 ;;

@@ -14,6 +14,10 @@ use crate::report::Figures;
 use crate::workload::{Mode, Work, layout};
 use crate::{DrainArgs, usage};
 
+/// As in what is compared: large batches, small ones, and producing without reading. The ratio of large to small was set as a
+/// goal with it; with less, small batches gain most.
+pub(crate) const LINGER_MS: u32 = 5;
+
 #[derive(clap::Args)]
 pub(crate) struct Child {
     #[arg(long)]
@@ -61,7 +65,11 @@ pub(crate) async fn run(work: &Work, mode: Mode, args: &DrainArgs) -> anyhow::Re
 pub(crate) async fn relay(child: Child) -> anyhow::Result<()> {
     let layout = layout(&child.layout, &child.topic)?;
     let pool = postgres::connect(&child.postgres, child.claims + 2)?;
-    let publisher = KafkaPublisher::new(KafkaConfig::new(&child.kafka))?;
+    let kafka = KafkaConfig {
+        linger_ms: LINGER_MS,
+        ..KafkaConfig::new(&child.kafka)
+    };
+    let publisher = KafkaPublisher::new(kafka)?;
     let metrics = Metrics::new();
     let config = Config {
         batch: child.batch,

@@ -12,6 +12,7 @@ use rdkafka::message::{DeliveryResult, Header, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, Producer as _, ProducerContext, ThreadedProducer};
 use sqlx::Row as _;
 
+use crate::drain::LINGER_MS;
 use crate::report::Figures;
 use crate::usage;
 use crate::workload::Work;
@@ -115,7 +116,7 @@ pub(crate) fn send_all(kafka: &str, topic: &str, messages: &[Sample]) -> anyhow:
         .set("enable.idempotence", "true")
         .set("acks", "all")
         .set("compression.type", "lz4")
-        .set("linger.ms", "5")
+        .set("linger.ms", LINGER_MS.to_string())
         .set("batch.size", "1000000")
         .set("queue.buffering.max.messages", "1000000")
         .set("partitioner", "murmur2_random")
