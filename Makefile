@@ -6,7 +6,10 @@ SECS ?= 60
 # For recipes that talk to the services: puts their addresses into the recipe's environment.
 with_services = environment=$$(scripts/services up); eval "$$environment";
 
-.PHONY: help demo test check build release docs fmt services clean-services bench bench-consume torture
+# The bench measures what is shipped; it starts servers of its own, from what this installs.
+bench_programs = scripts/services install; cargo build --release -p postrider-cli -p postrider-bench
+
+.PHONY: help demo test check build release docs fmt services clean-services bench bench-peers bench-report bench-drain bench-consume torture
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,7 +42,18 @@ services: ## install and start Postgres, Redis, Kafka and Pub/Sub; prints their 
 clean-services: ## stop the services
 	@scripts/services down
 
-bench: ## how fast a backlog drains
+bench: ## our relays on servers of their own, minutes; make bench ARGS="--phases drain --rounds 5" passes options on
+	@$(bench_programs)
+	@target/release/postrider-bench run --rounds 3 --records 200000 --held-secs 20 $(ARGS)
+
+bench-peers: ## ours beside Debezium, Watermill and oxide-outbox, hours; takes ARGS too
+	@$(bench_programs)
+	@target/release/postrider-bench run --peers $(ARGS)
+
+bench-report: ## write docs/benchmarks.md from results: make bench-report FILES="target/bench/results/….json"
+	@cargo run --release -p postrider-bench -- report $(FILES)
+
+bench-drain: ## how fast a backlog drains by hold and lease, beside small batches
 	@$(with_services) cargo run --release -p postrider-bench -- drain
 
 bench-consume: ## how fast a consumer applies events, beside a bare loop of inserts

@@ -26,6 +26,8 @@ kafka_exec() { # DIR PORT
   # killed, and long for the shared one, which a busy machine must not fence.
   local jvm=(-Xmx256m -XX:TieredStopAtLevel=1) session_ms=3000
   if [ "$1" -ef "$state/kafka" ]; then jvm=(-Xmx512m) session_ms=9000; fi
+  # For the bench: a private node that is measured.
+  if [ -n "${POSTRIDER_KAFKA_HEAP-}" ]; then jvm=("-Xmx$POSTRIDER_KAFKA_HEAP"); fi
   cd "$1"
   {
     cat "$repo/scripts/kafka/server.properties"

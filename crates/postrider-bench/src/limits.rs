@@ -55,14 +55,15 @@ fn select(layout: &Layout) -> String {
 /// Produces the same messages from memory, as fast as the client and the broker take them.
 pub(crate) async fn produce(work: &Work, kafka: &str) -> anyhow::Result<Figures> {
     let messages = load(work).await?;
+    let topic = format!("bench_limit_{}", messages.first().map_or("none", |m| &m.id));
     let kafka = kafka.to_owned();
-    tokio::task::spawn_blocking(move || send_all(&kafka, &messages)).await?
+    tokio::task::spawn_blocking(move || send_all(&kafka, &topic, &messages)).await?
 }
 
-struct Sample {
-    id: String,
-    key: String,
-    payload: Vec<u8>,
+pub(crate) struct Sample {
+    pub(crate) id: String,
+    pub(crate) key: String,
+    pub(crate) payload: Vec<u8>,
 }
 
 async fn load(work: &Work) -> anyhow::Result<Vec<Sample>> {
@@ -107,7 +108,7 @@ impl ProducerContext for Acks {
 }
 
 /// Same settings as the relay's producer, same keys, bytes and headers, a topic of its own.
-fn send_all(kafka: &str, messages: &[Sample]) -> anyhow::Result<Figures> {
+pub(crate) fn send_all(kafka: &str, topic: &str, messages: &[Sample]) -> anyhow::Result<Figures> {
     let acks = Acks::default();
     let producer: ThreadedProducer<Acks> = ClientConfig::new()
         .set("bootstrap.servers", kafka)
@@ -119,14 +120,13 @@ fn send_all(kafka: &str, messages: &[Sample]) -> anyhow::Result<Figures> {
         .set("queue.buffering.max.messages", "1000000")
         .set("partitioner", "murmur2_random")
         .create_with_context(acks.clone())?;
-    let topic = format!("bench_limit_{}", messages.first().map_or("none", |m| &m.id));
     producer
         .client()
-        .fetch_metadata(Some(&topic), Duration::from_secs(10))?;
+        .fetch_metadata(Some(topic), Duration::from_secs(10))?;
     let start = Instant::now();
     let cpu = usage::own_cpu_secs();
     for message in messages {
-        send(&producer, &topic, message)?;
+        send(&producer, topic, message)?;
     }
     producer.flush(Duration::from_secs(60))?;
     let delivered = acks.delivered.load(Ordering::Relaxed);

@@ -4,7 +4,10 @@
 mod consume;
 mod drain;
 mod limits;
+mod page;
 mod report;
+mod run;
+mod stats;
 mod usage;
 mod workload;
 
@@ -19,6 +22,10 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Bench {
+    /// Ours and others' relays side by side, in all phases; writes target/bench/results/<time>.json.
+    Run(run::Args),
+    /// Writes the tables and charts of docs/benchmarks.md from results of `run`.
+    Report(page::Args),
     /// Drain a backlog from Postgres to Kafka, in hold, stream and lease mode.
     Drain(DrainArgs),
     /// Apply a topic's events to Postgres with an inbox, one by one and in batches.
@@ -57,6 +64,8 @@ struct DrainArgs {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     match Args::parse().bench {
+        Bench::Run(args) => run::bench(&args).await,
+        Bench::Report(args) => page::report(&args),
         Bench::Drain(args) => bench_drain(&args).await,
         Bench::Consume(args) => consume::bench(&args).await,
         Bench::Apply(child) => consume::apply(child).await,

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
+use crate::stats;
+
 /// One measurement. What was not measured is absent.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Figures {
@@ -108,9 +110,6 @@ impl Report {
     }
 
     fn median(&self, name: &str, figure: fn(&Figures) -> Option<f64>) -> Option<f64> {
-        let mut values: Vec<f64> = self.rounds.get(name)?.iter().filter_map(figure).collect();
-        values.sort_by(f64::total_cmp);
-        let (low, high) = (values.len().checked_sub(1)? / 2, values.len() / 2);
-        Some(f64::midpoint(values[low], values[high]))
+        stats::median(self.rounds.get(name)?.iter().filter_map(figure).collect())
     }
 }

@@ -29,9 +29,34 @@ pub(crate) fn postgres_cpu_secs() -> f64 {
         .sum()
 }
 
-/// The most memory this process has held, in MB.
+/// CPU seconds of these processes, and of what they started and saw end.
+pub(crate) fn cpu_secs(pids: &[i32]) -> f64 {
+    let processes = pids.iter().filter_map(|pid| stat(&pid.to_string()));
+    processes.map(|process| process.own + process.reaped).sum()
+}
+
+/// The living processes of a process group.
+pub(crate) fn group(id: i32) -> Vec<i32> {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let pids = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid: &i32| {
+        stat(&pid.to_string()).is_some_and(|process| process.group == id && !process.is_zombie)
+    })
+    .collect()
+}
+
+/// The most memory that this process has held, in MB.
 pub(crate) fn own_peak_mb() -> f64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    peak_mb("self")
+}
+
+/// The most memory that a process has held, in MB.
+pub(crate) fn peak_mb(pid: &str) -> f64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status
         .lines()
         .find(|line| line.starts_with("VmHWM"))
@@ -69,6 +94,8 @@ pub(crate) async fn measure_child<'a>(
 
 struct Process {
     name: String,
+    group: i32,
+    is_zombie: bool,
     own: f64,
     reaped: f64,
 }
@@ -86,6 +113,8 @@ fn stat(pid: &str) -> Option<Process> {
     };
     Some(Process {
         name: head.split_once('(')?.1.to_owned(),
+        group: fields.get(2)?.parse().ok()?,
+        is_zombie: fields.first() == Some(&"Z"),
         own: ticks(11) + ticks(12),
         reaped: ticks(13) + ticks(14),
     })

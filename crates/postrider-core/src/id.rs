@@ -1,14 +1,15 @@
 //! Identities as types, so that a key cannot be passed where a topic is meant.
 
 use std::fmt;
-use std::sync::Arc;
 
+use bytes::Bytes;
+use bytestring::ByteString;
 use uuid::Uuid;
 
 /// What consumers recognise a duplicate by. Made once, at emit, and never again.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 #[serde(transparent)]
-pub struct EventId(Box<str>);
+pub struct EventId(ByteString);
 
 impl EventId {
     /// A new UUIDv7: ids of one process rise strictly.
@@ -60,7 +61,7 @@ impl fmt::Display for RecordId {
 
 /// Events with the same key keep their order. Ours are text; other producers' keys may be any bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct MessageKey(Box<[u8]>);
+pub struct MessageKey(Bytes);
 
 impl MessageKey {
     pub fn as_bytes(&self) -> &[u8] {
@@ -75,7 +76,13 @@ impl MessageKey {
 
 impl From<&[u8]> for MessageKey {
     fn from(bytes: &[u8]) -> Self {
-        Self(bytes.into())
+        Self(Bytes::copy_from_slice(bytes))
+    }
+}
+
+impl From<ByteString> for MessageKey {
+    fn from(text: ByteString) -> Self {
+        Self(text.into_bytes())
     }
 }
 
@@ -99,7 +106,7 @@ impl fmt::Display for MessageKey {
 
 /// Where a message goes. Cheap to clone: a batch names few topics many times.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Topic(Arc<str>);
+pub struct Topic(ByteString);
 
 impl Topic {
     pub fn as_str(&self) -> &str {
@@ -117,6 +124,16 @@ macro_rules! text_newtype {
         impl From<String> for $name {
             fn from(text: String) -> Self {
                 Self(text.into())
+            }
+        }
+        impl From<ByteString> for $name {
+            fn from(text: ByteString) -> Self {
+                Self(text)
+            }
+        }
+        impl From<$name> for ByteString {
+            fn from(name: $name) -> Self {
+                name.0
             }
         }
         impl fmt::Display for $name {

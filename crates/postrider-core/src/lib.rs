@@ -20,6 +20,9 @@ pub mod store;
 pub mod text;
 pub mod time;
 
+/// Text that is cheap to clone; records are made of it.
+pub use bytestring::ByteString;
+
 pub use backoff::Backoff;
 pub use broker::{Header, Message, PublishError, Publisher};
 pub use delivery::{Delivery, Receipt, SubscribeError, Subscription};

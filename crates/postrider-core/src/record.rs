@@ -1,21 +1,22 @@
 //! A row of an outbox, as the relay sees it.
 
 use bytes::Bytes;
+use bytestring::ByteString;
 
 use crate::{EventId, Header, MessageKey, RecordId, Timestamp};
 
-/// One claimed row. What the layout does not map is `None`; nothing is invented.
+/// One claimed row. What the layout does not map is `None`; nothing is invented. Its texts and bytes are cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Record {
     pub id: RecordId,
     pub event_id: EventId,
-    pub event_type: Option<Box<str>>,
-    pub aggregate_type: Option<Box<str>>,
-    pub aggregate_id: Option<Box<str>>,
+    pub event_type: Option<ByteString>,
+    pub aggregate_type: Option<ByteString>,
+    pub aggregate_id: Option<ByteString>,
     /// What the row's topic column says; the router decides where it goes.
-    pub topic: Option<Box<str>>,
+    pub topic: Option<ByteString>,
     pub key: Option<MessageKey>,
-    pub idempotency_key: Option<Box<str>>,
+    pub idempotency_key: Option<ByteString>,
     pub version: Option<i32>,
     /// The payload column's bytes, `None` where it is NULL.
     pub payload: Option<Bytes>,

@@ -4,17 +4,51 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use postrider_core::{EventId, Header, Record, RecordId, Timestamp};
+use bytes::{Bytes, BytesMut};
+use postrider_core::{ByteString, EventId, Header, Record, RecordId, Timestamp};
 
 use crate::sql::selection::{Form, Selection};
+
+/// Bytes of an [`Arena`]'s pieces: not so many that one record keeps much of the others' memory.
+const PIECE: usize = 64 << 10;
+
+/// Where the texts and documents of a claim's records lie side by side, so that a record is not a dozen allocations.
+#[derive(Debug, Default)]
+pub(crate) struct Arena(BytesMut);
+
+impl Arena {
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Bytes {
+        if bytes.len() > PIECE / 8 {
+            return Bytes::copy_from_slice(bytes);
+        }
+        if self.0.capacity() < bytes.len() {
+            self.0 = BytesMut::with_capacity(PIECE);
+        }
+        self.0.extend_from_slice(bytes);
+        self.0.split().freeze()
+    }
+
+    /// The bytes as text, if they are UTF-8.
+    pub(crate) fn text(&mut self, bytes: &[u8]) -> Option<ByteString> {
+        std::str::from_utf8(bytes).ok()?;
+        ByteString::try_from(self.bytes(bytes)).ok()
+    }
+}
 
 /// One row's values, by their positions in a selection.
 pub(crate) trait Cells {
     fn id(&mut self, position: usize) -> Result<RecordId, sqlx::Error>;
-    fn text(&mut self, position: Option<usize>) -> Result<Option<Box<str>>, sqlx::Error>;
+    fn text(
+        &mut self,
+        position: Option<usize>,
+        arena: &mut Arena,
+    ) -> Result<Option<ByteString>, sqlx::Error>;
     fn int(&mut self, position: Option<usize>) -> Result<Option<i64>, sqlx::Error>;
-    fn document(&mut self, position: Option<usize>) -> Result<Option<Bytes>, sqlx::Error>;
+    fn document(
+        &mut self,
+        position: Option<usize>,
+        arena: &mut Arena,
+    ) -> Result<Option<Bytes>, sqlx::Error>;
     fn time(&mut self, position: usize) -> Result<Timestamp, sqlx::Error>;
 
     /// Says what is wrong with the row.
@@ -28,6 +62,7 @@ pub(crate) struct Reader<'a> {
     selection: &'a Selection,
     /// Header names repeat from row to row.
     names: HashMap<String, Arc<str>>,
+    arena: Arena,
 }
 
 impl<'a> Reader<'a> {
@@ -35,13 +70,15 @@ impl<'a> Reader<'a> {
         Self {
             selection,
             names: HashMap::new(),
+            arena: Arena::default(),
         }
     }
 
-    pub(crate) fn record(&mut self, mut cells: impl Cells) -> Result<Record, sqlx::Error> {
+    pub(crate) fn record<C: Cells>(&mut self, mut cells: C) -> Result<Record, sqlx::Error> {
         let selection = self.selection;
         let id = cells.id(selection.id)?;
-        let headers = cells.document(selection.headers)?;
+        let mut arena = std::mem::take(&mut self.arena);
+        let headers = cells.document(selection.headers, &mut arena)?;
         let headers = match headers.map(|json| self.headers(&json)) {
             Some(Ok(headers)) => headers,
             Some(Err(defect)) => {
@@ -50,36 +87,40 @@ impl<'a> Reader<'a> {
             }
             None => Vec::new(),
         };
-        let event_id = match (cells.text(selection.event_id)?, &selection.event_id_header) {
-            (Some(event_id), _) => event_id.into_string().into(),
+        let mut text = |cells: &mut C, position| cells.text(position, &mut arena);
+        let event_id = match (
+            text(&mut cells, selection.event_id)?,
+            &selection.event_id_header,
+        ) {
+            (Some(event_id), _) => event_id.into(),
             (None, Some(name)) => {
                 header_id(&headers, name).unwrap_or_else(|| id.to_string().into())
             }
             (None, None) => id.to_string().into(),
         };
-        Ok(Record {
+        let record = Record {
             event_id,
-            event_type: cells.text(selection.event_type)?,
-            aggregate_type: cells.text(selection.aggregate_type)?,
-            aggregate_id: cells.text(selection.aggregate_id)?,
-            topic: cells.text(selection.topic)?,
-            key: cells
-                .text(selection.key)?
-                .map(|key| key.into_string().into()),
-            idempotency_key: cells.text(selection.idempotency_key)?,
+            event_type: text(&mut cells, selection.event_type)?,
+            aggregate_type: text(&mut cells, selection.aggregate_type)?,
+            aggregate_id: text(&mut cells, selection.aggregate_id)?,
+            topic: text(&mut cells, selection.topic)?,
+            key: text(&mut cells, selection.key)?.map(Into::into),
+            idempotency_key: text(&mut cells, selection.idempotency_key)?,
             version: cells
                 .int(selection.version)?
                 .and_then(|version| i32::try_from(version).ok()),
-            payload: cells.document(Some(selection.payload))?,
+            payload: cells.document(Some(selection.payload), &mut arena)?,
             headers,
-            metadata: cells.document(selection.metadata)?,
+            metadata: cells.document(selection.metadata, &mut arena)?,
             created_at: cells.time(selection.created_at)?,
             attempts: cells
                 .int(selection.attempts)?
                 .map_or(0, |n| u32::try_from(n).unwrap_or(0)),
             defect: cells.defect(),
             id,
-        })
+        };
+        self.arena = arena;
+        Ok(record)
     }
 
     /// A record's id, from its text, in the form that the records have.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
@@ -96,6 +97,7 @@ pub struct PrivateServer {
     kind: Kind,
     dir: PathBuf,
     port: u16,
+    environment: &'static [(&'static str, &'static str)],
     running: Option<Running>,
 }
 
@@ -123,9 +125,18 @@ const START_PATIENCE: Duration = Duration::from_secs(90);
 
 impl PrivateServer {
     pub async fn start(kind: Kind) -> Self {
+        Self::start_in(&root().join("target/services/private"), kind, &[]).await
+    }
+
+    /// Below another folder, with variables that the server's script knows.
+    pub async fn start_in(
+        folder: &Path,
+        kind: Kind,
+        environment: &'static [(&'static str, &'static str)],
+    ) -> Self {
         let port = free_port(if kind == Kind::Kafka { 2 } else { 1 });
         let name = format!("{kind}-{port}-{}", uuid::Uuid::now_v7().simple());
-        let dir = root().join("target/services/private").join(name);
+        let dir = folder.join(name);
         std::fs::create_dir_all(&dir).expect("target is writable");
         // The tests' Postgres runs as a user of its own, below a path that must be its own.
         let dir = dir.canonicalize().expect("was created");
@@ -133,6 +144,7 @@ impl PrivateServer {
             kind,
             dir,
             port,
+            environment,
             running: None,
         };
         server.restart().await;
@@ -142,6 +154,13 @@ impl PrivateServer {
     /// `host:port`
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Of all its processes.
+    pub fn pids(&self) -> Vec<i32> {
+        let server = self.running.as_ref().map(|running| running.server);
+        let pids = server.into_iter().flat_map(family);
+        pids.map(|pid| pid.as_raw_nonzero().get()).collect()
     }
 
     /// Ends the server as a power cut would. Its data stays.
@@ -189,6 +208,9 @@ impl PrivateServer {
             .args(["private", &self.kind.to_string()])
             .arg(&self.dir)
             .arg(self.port.to_string())
+            .envs(self.environment.iter().copied())
+            // Ctrl-C is for us, and would end the guard before the server.
+            .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -210,7 +232,7 @@ impl PrivateServer {
         }
     }
 
-    fn is_alive(&self) -> bool {
+    pub fn is_alive(&self) -> bool {
         let pid = self.running.as_ref().map(|running| running.server);
         // The guard reaps it only after we let go of the leash, so a zombie counts as ended.
         pid.is_some_and(|pid| {

@@ -1,6 +1,7 @@
 //! What is known about the messages of one call of `publish`.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use rdkafka::types::RDKafkaErrorCode;
 use tokio::sync::Notify;
@@ -11,48 +12,39 @@ pub(super) type Report = Result<(), RDKafkaErrorCode>;
 /// One slot per message, filled by the polling thread, and the call that waits for them.
 #[derive(Debug)]
 pub(super) struct Call {
-    slots: Mutex<Slots>,
-    changed: Notify,
-}
-
-#[derive(Debug)]
-struct Slots {
-    reports: Vec<Option<Report>>,
+    reports: Mutex<Vec<Option<Report>>>,
     /// Messages that are with librdkafka.
-    underway: usize,
-    failed: usize,
+    underway: AtomicUsize,
+    failed: AtomicUsize,
+    changed: Notify,
 }
 
 impl Call {
     pub(super) fn new(messages: usize) -> Self {
-        let slots = Slots {
-            reports: vec![None; messages],
-            underway: 0,
-            failed: 0,
-        };
         Self {
-            slots: Mutex::new(slots),
+            reports: Mutex::new(vec![None; messages]),
+            underway: AtomicUsize::new(0),
+            failed: AtomicUsize::new(0),
             changed: Notify::new(),
         }
     }
 
     /// Counts a message in before it is handed over: its report may come at once.
     pub(super) fn hand_over(&self) {
-        self.slots().underway += 1;
+        self.underway.fetch_add(1, Ordering::Relaxed);
     }
 
     /// librdkafka did not take it after all.
     pub(super) fn take_back(&self) {
-        self.slots().underway -= 1;
+        self.underway.fetch_sub(1, Ordering::Relaxed);
     }
 
     pub(super) fn report(&self, index: usize, report: Report) {
-        let mut slots = self.slots();
-        if slots.reports[index].replace(report).is_none() {
-            slots.underway -= 1;
-        }
-        slots.failed += usize::from(report.is_err());
-        if slots.underway == 0 {
+        let first = self.lock()[index].replace(report).is_none();
+        self.failed
+            .fetch_add(usize::from(report.is_err()), Ordering::Release);
+        // Whoever sees that none is underway sees all reports.
+        if first && self.underway.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.changed.notify_one();
         }
     }
@@ -68,19 +60,19 @@ impl Call {
 
     /// Whether nothing is with librdkafka any more.
     pub(super) fn is_settled(&self) -> bool {
-        self.slots().underway == 0
+        self.underway.load(Ordering::Acquire) == 0
     }
 
     pub(super) fn failures(&self) -> usize {
-        self.slots().failed
+        self.failed.load(Ordering::Acquire)
     }
 
     pub(super) fn reports(&self) -> Vec<Option<Report>> {
-        self.slots().reports.clone()
+        self.lock().clone()
     }
 
-    fn slots(&self) -> MutexGuard<'_, Slots> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Option<Report>>> {
         // Nothing under this lock panics half way.
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+        self.reports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -121,7 +121,7 @@ impl KafkaPublisher {
     }
 
     async fn round(&self, session: &Arc<Session>, sheet: &mut Sheet<'_>, deadline: Instant) {
-        let ticket = session.begin(sheet.batch.len());
+        let ticket = session.begin(sheet.batch);
         let unfinished = Unfinished {
             session,
             call: &ticket.call,
@@ -163,6 +163,7 @@ impl KafkaPublisher {
     ) -> std::ops::ControlFlow<()> {
         let mut failures = 0;
         let mut cold = HashSet::new();
+        let warm = ticket.warm();
         for index in sheet.open() {
             let message = &sheet.batch[index];
             if ticket.call.failures() > failures {
@@ -174,7 +175,7 @@ impl KafkaPublisher {
             let key = message
                 .key
                 .as_ref()
-                .filter(|_| message.ordered && !session.is_warm(message));
+                .filter(|_| message.ordered && !warm[index]);
             if key.is_some_and(|key| !cold.insert((&message.topic, key))) {
                 continue;
             }
@@ -212,11 +213,12 @@ impl KafkaPublisher {
         let closed = session.closed_because();
         let reports = ticket.call.reports();
         let mut oversized = Vec::new();
+        let mut taken = Vec::with_capacity(reports.len());
         for index in sheet.open() {
             let message = &sheet.batch[index];
             let verdict = match reports[index] {
                 Some(Ok(())) => {
-                    session.warm_up(message);
+                    taken.push(index);
                     sheet.outcomes[index] = Some(Ok(()));
                     continue;
                 }
@@ -236,6 +238,7 @@ impl KafkaPublisher {
                 verdict => sheet.settle(index, verdict),
             }
         }
+        ticket.warm_up(taken);
         if oversized.is_empty() {
             return;
         }

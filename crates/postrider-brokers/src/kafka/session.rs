@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 use super::call::Call;
 use super::config::KafkaConfig;
-use super::warm::WarmKeys;
+use super::warm::{Mark, Marker, WarmKeys};
 
 // A delivery report finds its slot by one number: the call in the upper half, the message in the lower.
 const _: () = assert!(usize::BITS == 64, "delivery reports need 64 bits");
@@ -29,6 +29,7 @@ pub(super) struct Session {
     shared: Arc<Shared>,
     closed_because: OnceLock<Closed>,
     ended: watch::Sender<bool>,
+    marker: Marker,
     warm: Mutex<WarmKeys>,
     pub(super) batch_bytes: u32,
 }
@@ -69,6 +70,8 @@ pub(super) struct Ticket<'a> {
     session: &'a Session,
     number: u32,
     pub(super) call: Arc<Call>,
+    /// One per message of the call.
+    marks: Vec<Mark>,
 }
 
 impl Session {
@@ -85,19 +88,24 @@ impl Session {
             shared,
             closed_because: OnceLock::new(),
             ended: watch::Sender::new(false),
+            marker: Marker::default(),
             warm: Mutex::default(),
             batch_bytes,
         })
     }
 
-    pub(super) fn begin(&self, messages: usize) -> Ticket<'_> {
+    pub(super) fn begin(&self, batch: &[Message]) -> Ticket<'_> {
         let number = self.shared.next_call.fetch_add(1, Ordering::Relaxed);
-        let call = Arc::new(Call::new(messages));
+        let call = Arc::new(Call::new(batch.len()));
         self.shared.calls().insert(number, Arc::clone(&call));
         Ticket {
             session: self,
             number,
             call,
+            marks: batch
+                .iter()
+                .map(|message| self.marker.mark(message))
+                .collect(),
         }
     }
 
@@ -142,22 +150,6 @@ impl Session {
         producer
             .as_ref()
             .is_some_and(|producer| producer.client().fatal_error().is_none())
-    }
-
-    /// Whether requests may follow each other unanswered for this message's key.
-    pub(super) fn is_warm(&self, message: &Message) -> bool {
-        self.warm
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .contains(message)
-    }
-
-    /// The broker has taken a message of this key.
-    pub(super) fn warm_up(&self, message: &Message) {
-        self.warm
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(message);
     }
 
     /// Whether a message has its batch to itself: the size is checked from the second one on.
@@ -282,6 +274,22 @@ impl Drop for Ending {
 }
 
 impl Ticket<'_> {
+    /// For each message, whether requests may follow each other unanswered for its key.
+    pub(super) fn warm(&self) -> Vec<bool> {
+        self.warm_keys().contain(&self.marks)
+    }
+
+    /// The broker has taken these messages.
+    pub(super) fn warm_up(&self, taken: impl IntoIterator<Item = usize>) {
+        let marks = taken.into_iter().map(|index| self.marks[index]);
+        self.warm_keys().extend(marks);
+    }
+
+    fn warm_keys(&self) -> MutexGuard<'_, WarmKeys> {
+        let warm = &self.session.warm;
+        warm.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn slot(&self, index: usize) -> usize {
         (self.number as usize) << 32 | index
     }

@@ -4,9 +4,10 @@
 //! acknowledged, no second one of it may be on the way.
 
 use std::collections::HashSet;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 use std::time::{Duration, Instant};
 
+use foldhash::quality::RandomState;
 use postrider_core::Message;
 
 /// Of so many keys we remember that they are warm; to forget one costs its next batch a round trip.
@@ -16,34 +17,50 @@ const FORGET_AFTER: Duration = Duration::from_secs(60 * 60);
 
 #[derive(Debug)]
 pub(super) struct WarmKeys {
-    hasher: RandomState,
-    keys: HashSet<u64>,
+    keys: HashSet<Mark, RandomState>,
     since: Instant,
+}
+
+/// A message's topic and key, by a hash that is secret to this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Mark(u64);
+
+/// Makes marks.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Marker(RandomState);
+
+impl Marker {
+    pub(super) fn mark(&self, message: &Message) -> Mark {
+        Mark(self.0.hash_one((&message.topic, &message.key)))
+    }
 }
 
 impl Default for WarmKeys {
     fn default() -> Self {
         Self {
-            hasher: RandomState::new(),
-            keys: HashSet::new(),
+            keys: HashSet::default(),
             since: Instant::now(),
         }
     }
 }
 
 impl WarmKeys {
-    pub(super) fn contains(&self, message: &Message) -> bool {
-        self.since.elapsed() < FORGET_AFTER && self.keys.contains(&self.hash(message))
+    /// One answer per mark.
+    pub(super) fn contain(&self, marks: &[Mark]) -> Vec<bool> {
+        let fresh = self.since.elapsed() < FORGET_AFTER;
+        let warm = |mark| fresh && self.keys.contains(mark);
+        marks.iter().map(warm).collect()
     }
 
-    pub(super) fn insert(&mut self, message: &Message) {
-        if self.keys.len() >= KEYS_MAX || self.since.elapsed() >= FORGET_AFTER {
+    pub(super) fn extend(&mut self, marks: impl IntoIterator<Item = Mark>) {
+        if self.since.elapsed() >= FORGET_AFTER {
             *self = Self::default();
         }
-        self.keys.insert(self.hash(message));
-    }
-
-    fn hash(&self, message: &Message) -> u64 {
-        self.hasher.hash_one((&message.topic, &message.key))
+        for mark in marks {
+            if self.keys.len() >= KEYS_MAX {
+                *self = Self::default();
+            }
+            self.keys.insert(mark);
+        }
     }
 }

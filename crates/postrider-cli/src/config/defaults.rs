@@ -32,9 +32,9 @@ pub(crate) const CLAIMS_BOUNDS: RangeInclusive<u32> = 1..=16;
 pub(crate) const CONNECTIONS_BESIDE_CLAIMS: u32 = 4;
 pub(crate) const CONNECTIONS_MAX: u32 = 100;
 
-pub(crate) const POLL_MIN: Duration = millis(250);
-pub(crate) const POLL_MAX: Duration = secs(1);
-pub(crate) const POLL_BOUNDS: RangeInclusive<Duration> = millis(10)..=secs(60 * 60);
+pub(crate) const POLL_MIN: Duration = millis(2);
+pub(crate) const POLL_MAX: Duration = millis(100);
+pub(crate) const POLL_BOUNDS: RangeInclusive<Duration> = millis(1)..=secs(60 * 60);
 pub(crate) const PUBLISH_TIMEOUT: Duration = secs(30);
 pub(crate) const PUBLISH_TIMEOUT_BOUNDS: RangeInclusive<Duration> = millis(100)..=secs(600);
 pub(crate) const LEASE: Duration = secs(60);

@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
+use bytestring::ByteString;
 use serde::{Deserialize, Serialize};
 
 use crate::Record;
@@ -35,17 +36,17 @@ impl Role {
     ];
 
     /// The record's value, or `None` where the column is NULL.
-    pub fn of(self, record: &Record) -> Option<String> {
+    pub fn of(self, record: &Record) -> Option<ByteString> {
         match self {
-            Self::EventId => Some(record.event_id.to_string()),
-            Self::EventType => record.event_type.as_deref().map(Into::into),
-            Self::AggregateType => record.aggregate_type.as_deref().map(Into::into),
-            Self::AggregateId => record.aggregate_id.as_deref().map(Into::into),
-            Self::Topic => record.topic.as_deref().map(Into::into),
-            Self::Key => record.key.as_ref().map(ToString::to_string),
-            Self::IdempotencyKey => record.idempotency_key.as_deref().map(Into::into),
-            Self::Version => record.version.map(|version| version.to_string()),
-            Self::CreatedAt => Some(record.created_at.to_string()),
+            Self::EventId => Some(record.event_id.clone().into()),
+            Self::EventType => record.event_type.clone(),
+            Self::AggregateType => record.aggregate_type.clone(),
+            Self::AggregateId => record.aggregate_id.clone(),
+            Self::Topic => record.topic.clone(),
+            Self::Key => record.key.as_ref().map(|key| key.to_string().into()),
+            Self::IdempotencyKey => record.idempotency_key.clone(),
+            Self::Version => record.version.map(|version| version.to_string().into()),
+            Self::CreatedAt => Some(record.created_at.to_string().into()),
         }
     }
 }
@@ -67,7 +68,7 @@ pub struct Template(Vec<Part>);
 
 #[derive(Debug, Clone, PartialEq)]
 enum Part {
-    Text(String),
+    Text(ByteString),
     Role(Role),
 }
 
@@ -80,7 +81,13 @@ impl Template {
     }
 
     /// The text for a record, or the role that it has no value for.
-    pub fn fill(&self, record: &Record) -> Result<String, Role> {
+    pub fn fill(&self, record: &Record) -> Result<ByteString, Role> {
+        // Most have one part, which is there already.
+        match self.0.as_slice() {
+            [Part::Text(literal)] => return Ok(literal.clone()),
+            [Part::Role(role)] => return role.of(record).ok_or(*role),
+            _ => {}
+        }
         let mut text = String::new();
         for part in &self.0 {
             match part {
@@ -88,7 +95,7 @@ impl Template {
                 Part::Role(role) => text.push_str(&role.of(record).ok_or(*role)?),
             }
         }
-        Ok(text)
+        Ok(text.into())
     }
 }
 

@@ -266,7 +266,7 @@ impl Router {
         headers.extend(self.attributes.iter().filter_map(|(name, role)| {
             role.of(record).map(|value| Header {
                 name: name.clone(),
-                value: value.into(),
+                value: value.into_bytes(),
             })
         }));
         if self.envelope == EnvelopeKind::Cloudevents {

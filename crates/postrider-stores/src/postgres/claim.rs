@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use futures::TryStreamExt as _;
 use postrider_core::layout::State;
 use postrider_core::{Layout, Ordering, Record, StoreError, Want};
-use sqlx::Row as _;
 use sqlx::postgres::PgRow;
+use sqlx::{PgConnection, Row as _};
 
 use super::error::store_error;
+use super::ids::PgQuery;
 use super::outbox::Ready;
 use super::rows::{self, PgCells};
 use super::tx::Tx;
@@ -129,21 +131,35 @@ pub(super) fn lock_lanes(layout: &Layout, wanted: &[u32]) -> String {
     )
 }
 
+/// Runs a statement that gives records. Rows become records as they come, so that only these are kept in memory.
+pub(super) async fn fetch(
+    inner: &Inner,
+    ready: &Ready,
+    statement: PgQuery,
+    connection: &mut PgConnection,
+) -> Result<Vec<Record>, StoreError> {
+    let failed = store_error("claim records", &inner.name());
+    let mut reader = Reader::new(&ready.statements.selection);
+    let mut records = Vec::new();
+    let mut rows = statement.fetch(connection);
+    while let Some(row) = rows.try_next().await.map_err(&failed)? {
+        if records.is_empty() {
+            check_columns(inner, ready, &row)?;
+        }
+        let cells = PgCells::new(&row, &ready.statements.selection);
+        records.push(reader.record(cells).map_err(&failed)?);
+    }
+    Ok(records)
+}
+
 pub(super) fn records(
     inner: &Inner,
     ready: &Ready,
     rows: &[PgRow],
 ) -> Result<Vec<Record>, StoreError> {
     let selection = &ready.statements.selection;
-    if rows
-        .first()
-        .is_some_and(|row| !rows::are_as_expected(row, selection))
-    {
-        let changed = format!(
-            "columns of table {} have changed; it is read anew",
-            inner.name()
-        );
-        return Err(StoreError::Mismatch(changed));
+    if let Some(row) = rows.first() {
+        check_columns(inner, ready, row)?;
     }
     let mut reader = Reader::new(selection);
     let records = rows
@@ -151,4 +167,15 @@ pub(super) fn records(
         .map(|row| reader.record(PgCells::new(row, selection)))
         .collect::<Result<_, _>>();
     records.map_err(store_error("read claimed records", &inner.name()))
+}
+
+fn check_columns(inner: &Inner, ready: &Ready, row: &PgRow) -> Result<(), StoreError> {
+    if rows::are_as_expected(row, &ready.statements.selection) {
+        return Ok(());
+    }
+    let changed = format!(
+        "columns of table {} have changed; it is read anew",
+        inner.name()
+    );
+    Err(StoreError::Mismatch(changed))
 }

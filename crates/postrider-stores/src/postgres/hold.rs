@@ -11,7 +11,7 @@ use postrider_core::{Claim, Fate, Record, Settled, StoreError, Want};
 use sqlx::Row as _;
 
 use super::Inner;
-use super::claim::{begin, records};
+use super::claim::{begin, fetch};
 use super::error::store_error;
 use super::ids::IdList;
 use super::outbox::{Ready, query};
@@ -68,7 +68,6 @@ async fn select(
     tx: &mut Tx,
     lanes: Option<Vec<i32>>,
 ) -> Result<Vec<Record>, StoreError> {
-    let failed = store_error("claim records", &inner.name());
     let mut select = query(&ready.statements.claim)
         .bind(i64::from(want.limit))
         .bind(lanes);
@@ -82,8 +81,7 @@ async fn select(
             .bind(select)
             .bind(keys);
     }
-    let rows = select.fetch_all(tx.connection()).await.map_err(&failed)?;
-    let mut records = records(inner, ready, &rows)?;
+    let mut records = fetch(inner, ready, select, tx.connection()).await?;
     // What failed elsewhere while this claim waited for the database rests as well.
     let resting = inner.resting.lock().unwrap_or_else(PoisonError::into_inner);
     let now = Instant::now();

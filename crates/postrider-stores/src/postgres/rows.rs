@@ -1,12 +1,12 @@
 //! A row's values as Postgres sends them.
 
 use bytes::Bytes;
-use postrider_core::{RecordId, Timestamp};
+use postrider_core::{ByteString, RecordId, Timestamp};
 use sqlx::postgres::PgRow;
 use sqlx::{Column as _, Row as _, TypeInfo as _};
 use uuid::Uuid;
 
-use crate::rows::Cells;
+use crate::rows::{Arena, Cells};
 use crate::sql::selection::{Form, Selection};
 
 /// Microseconds from 1970, where our times begin, to 2000, where Postgres' do.
@@ -82,7 +82,11 @@ impl Cells for PgCells<'_> {
         })
     }
 
-    fn text(&mut self, position: Option<usize>) -> Result<Option<Box<str>>, sqlx::Error> {
+    fn text(
+        &mut self,
+        position: Option<usize>,
+        arena: &mut Arena,
+    ) -> Result<Option<ByteString>, sqlx::Error> {
         let Some(position) = position else {
             return Ok(None);
         };
@@ -90,17 +94,18 @@ impl Cells for PgCells<'_> {
             return Ok(None);
         };
         Ok(match form {
-            Form::Uuid => Uuid::from_slice(bytes)
-                .ok()
-                .map(|id| id.hyphenated().to_string().into()),
+            Form::Uuid => Uuid::from_slice(bytes).ok().and_then(|id| {
+                let mut text = Uuid::encode_buffer();
+                arena.text(id.hyphenated().encode_lower(&mut text).as_bytes())
+            }),
             Form::Int => Some(big_endian(bytes).to_string().into()),
-            _ => match std::str::from_utf8(bytes) {
-                Ok(text) => Some(text.into()),
-                Err(_) => {
+            _ => {
+                let text = arena.text(bytes);
+                if text.is_none() {
                     self.defect = Some(format!("column {} is not UTF-8", position + 1));
-                    None
                 }
-            },
+                text
+            }
         })
     }
 
@@ -123,14 +128,18 @@ impl Cells for PgCells<'_> {
         Ok(number)
     }
 
-    fn document(&mut self, position: Option<usize>) -> Result<Option<Bytes>, sqlx::Error> {
+    fn document(
+        &mut self,
+        position: Option<usize>,
+        arena: &mut Arena,
+    ) -> Result<Option<Bytes>, sqlx::Error> {
         let Some(position) = position else {
             return Ok(None);
         };
         Ok(self.raw(position)?.map(|(bytes, form)| match form {
             // One byte of version stands before the text.
-            Form::Jsonb => Bytes::copy_from_slice(bytes.get(1..).unwrap_or_default()),
-            _ => Bytes::copy_from_slice(bytes),
+            Form::Jsonb => arena.bytes(bytes.get(1..).unwrap_or_default()),
+            _ => arena.bytes(bytes),
         }))
     }
 

@@ -1,12 +1,12 @@
 //! A row's values as SQLite keeps them: each has a type of its own, whatever its column says.
 
 use bytes::Bytes;
-use postrider_core::{RecordId, Timestamp};
+use postrider_core::{ByteString, RecordId, Timestamp};
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
 use uuid::Uuid;
 
-use crate::rows::Cells;
+use crate::rows::{Arena, Cells};
 use crate::sql::selection::{Form, Selection};
 
 pub(super) struct SqliteCells<'a> {
@@ -67,7 +67,11 @@ impl Cells for SqliteCells<'_> {
         Ok(record_id(self.form(position), text))
     }
 
-    fn text(&mut self, position: Option<usize>) -> Result<Option<Box<str>>, sqlx::Error> {
+    fn text(
+        &mut self,
+        position: Option<usize>,
+        _: &mut Arena,
+    ) -> Result<Option<ByteString>, sqlx::Error> {
         let Some(position) = position else {
             return Ok(None);
         };
@@ -87,7 +91,12 @@ impl Cells for SqliteCells<'_> {
         position.map_or(Ok(None), |position| self.parsed(position))
     }
 
-    fn document(&mut self, position: Option<usize>) -> Result<Option<Bytes>, sqlx::Error> {
+    /// SQLite's values come in a copy of their own.
+    fn document(
+        &mut self,
+        position: Option<usize>,
+        _: &mut Arena,
+    ) -> Result<Option<Bytes>, sqlx::Error> {
         let bytes = position.map_or(Ok(None), |position| self.bytes(position))?;
         Ok(bytes.map(Bytes::from))
     }

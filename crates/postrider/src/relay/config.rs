@@ -13,7 +13,7 @@ pub struct Config {
     pub batch_bytes: usize,
     /// Claims that overlap. Each is a worker with a database connection of its own.
     pub claims: u32,
-    /// The wait after an empty claim grows from `poll_min` to `poll_max`.
+    /// The wait after an empty claim grows from `poll_min` to `poll_max` while nothing comes.
     pub poll_min: Duration,
     pub poll_max: Duration,
     /// How long the broker may take for a batch.
@@ -38,8 +38,8 @@ impl Default for Config {
             batch: 1000,
             batch_bytes: 8 << 20,
             claims: 3,
-            poll_min: Duration::from_millis(250),
-            poll_max: Duration::from_secs(1),
+            poll_min: Duration::from_millis(2),
+            poll_max: Duration::from_millis(100),
             publish_timeout: Duration::from_secs(30),
             stop_timeout: Duration::from_secs(20),
             ordering: Ordering::Key,

@@ -4,20 +4,24 @@ use std::time::Duration;
 
 use super::{Config, Tempo};
 
-/// Waits after empty claims: from `poll_min` up to `poll_max`, with jitter, so that relays do not
-/// poll in step.
+/// Waits after empty claims are a part of the time that the table has been idle. So a record waits for a fraction of the
+/// time in which there was none, and an idle table is asked ever more rarely: from `poll_min` up to `poll_max`, with jitter,
+/// so that relays do not poll in step.
 pub(super) struct Pace {
     min: Duration,
     max: Duration,
-    empty: u32,
+    idle: Duration,
 }
+
+/// Of the idle time, one wait is one in so many.
+const PART: u32 = 4;
 
 impl Pace {
     pub(super) fn new(config: &Config) -> Self {
         Self {
             min: config.poll_min,
             max: config.poll_max,
-            empty: 0,
+            idle: Duration::ZERO,
         }
     }
 
@@ -26,18 +30,16 @@ impl Pace {
     }
 
     pub(super) fn busy(&mut self) {
-        self.empty = 0;
+        self.idle = Duration::ZERO;
     }
 
     /// The wait after one more empty claim; `random` in `[0, 1)`. Always within the two bounds.
     pub(super) fn idle(&mut self, random: f64) -> Duration {
-        let full = self
-            .min
-            .saturating_mul(2_u32.saturating_pow(self.empty.min(16)))
-            .min(self.max);
-        self.empty = self.empty.saturating_add(1);
+        let full = (self.idle / PART).clamp(self.min, self.max);
         // Up to a quarter more or less, but never out of bounds.
-        full.mul_f64(0.75 + 0.5 * random).clamp(self.min, self.max)
+        let wait = full.mul_f64(0.75 + 0.5 * random).clamp(self.min, self.max);
+        self.idle = self.idle.saturating_add(wait);
+        wait
     }
 }
 
@@ -91,7 +93,7 @@ mod tests {
     fn idle_waits_grow_and_stay_within_their_bounds() {
         let config = Config::default();
         let mut pace = Pace::new(&config);
-        let waits: Vec<Duration> = (0..20)
+        let waits: Vec<Duration> = (0..60)
             .map(|n| pace.idle(f64::from(n % 10) / 10.0))
             .collect();
         assert!(
@@ -99,7 +101,8 @@ mod tests {
                 .iter()
                 .all(|wait| *wait >= config.poll_min && *wait <= config.poll_max)
         );
-        assert!(waits[10] > waits[0]);
+        assert_eq!((waits[0], waits[59]), (config.poll_min, config.poll_max));
+        assert!(waits[30] < config.poll_max && waits[30] > config.poll_min);
         pace.busy();
         assert_eq!(pace.idle(0.0), config.poll_min);
     }

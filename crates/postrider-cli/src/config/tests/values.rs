@@ -18,8 +18,8 @@ fn what_is_not_said_has_a_default() {
     assert_eq!(outbox.max_attempts, 25);
     assert_eq!(outbox.batch, 100, "the layout's");
     assert_eq!((outbox.claims, outbox.connections), (3, 7));
-    assert_eq!(outbox.poll_min, Duration::from_millis(250));
-    assert_eq!(outbox.poll_max, Duration::from_secs(1));
+    assert_eq!(outbox.poll_min, Duration::from_millis(2));
+    assert_eq!(outbox.poll_max, Duration::from_millis(100));
     assert_eq!(outbox.publish_timeout, Duration::from_secs(30));
     assert_eq!(outbox.lease, Duration::from_secs(60));
     assert_eq!(outbox.retry.cap, Duration::from_secs(300));
@@ -105,8 +105,8 @@ fn cleanup_and_polling_take_the_layouts_own_values() {
 fn one_poll_bound_moves_the_other() {
     let slow = outbox("poll_min = \"5s\"").unwrap();
     assert_eq!(slow.outboxes[0].poll_max, Duration::from_secs(5));
-    let fast = outbox("poll_max = \"50ms\"").unwrap();
-    assert_eq!(fast.outboxes[0].poll_min, Duration::from_millis(50));
+    let fast = outbox("poll_max = \"1ms\"").unwrap();
+    assert_eq!(fast.outboxes[0].poll_min, Duration::from_millis(1));
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn the_effective_config_is_a_config() {
         &[
             "keep = \"2h\"",
             "layout = \"polyshop\"",
-            "poll_min = \"250ms\"",
+            "poll_min = \"2ms\"",
         ],
     );
 }

@@ -1,12 +1,10 @@
 //! The next records of a group's stream. Those of a difference never change, so they may be read before they are wanted.
 
 use postrider_core::{Record, RecordId, StoreError};
-use sqlx::postgres::PgRow;
 
 use super::progress::Progress;
 use crate::postgres::Inner;
-use crate::postgres::claim::records;
-use crate::postgres::error::store_error;
+use crate::postgres::claim::fetch;
 use crate::postgres::outbox::{Ready, query};
 use crate::postgres::tx::Tx;
 use crate::sql::statement::stream::{SEGMENT_BITS, SEGMENTS};
@@ -56,8 +54,7 @@ impl Reading<'_> {
             if left <= 0 {
                 break;
             }
-            let rows = self.of_segment(tx, segment, (low, high), left).await?;
-            found.append(&mut records(self.inner, self.ready, &rows)?);
+            found.append(&mut self.of_segment(tx, segment, (low, high), left).await?);
         }
         Ok(found)
     }
@@ -68,20 +65,18 @@ impl Reading<'_> {
         segment: i64,
         (low, high): (i64, i64),
         limit: i64,
-    ) -> Result<Vec<PgRow>, StoreError> {
+    ) -> Result<Vec<Record>, StoreError> {
         let stream = self.ready.stream()?;
         let number = usize::try_from(segment % SEGMENTS).unwrap_or(0);
-        query(&stream.statements.difference.later[number])
+        let statement = query(&stream.statements.difference.later[number])
             .bind(low)
             .bind(high)
             .bind(self.progress.from.xmax.to_string())
             .bind(self.progress.to.to_string())
             .bind(self.progress.group)
             .bind(stream.group_count())
-            .bind(limit)
-            .fetch_all(tx.connection())
-            .await
-            .map_err(store_error("claim records", &self.inner.name()))
+            .bind(limit);
+        fetch(self.inner, self.ready, statement, tx.connection()).await
     }
 
     async fn running(
@@ -92,16 +87,13 @@ impl Reading<'_> {
     ) -> Result<Vec<Record>, StoreError> {
         let stream = self.ready.stream()?;
         let ended: Vec<String> = ended.iter().map(ToString::to_string).collect();
-        let rows = query(&stream.statements.difference.running)
+        let statement = query(&stream.statements.difference.running)
             .bind(ended)
             .bind(after)
             .bind(self.progress.group)
             .bind(stream.group_count())
-            .bind(i64::from(self.limit))
-            .fetch_all(tx.connection())
-            .await
-            .map_err(store_error("claim records", &self.inner.name()))?;
-        records(self.inner, self.ready, &rows)
+            .bind(i64::from(self.limit));
+        fetch(self.inner, self.ready, statement, tx.connection()).await
     }
 }
 

@@ -1,0 +1,45 @@
+# shellcheck shell=bash
+# What our own subjects share: they differ by the layout alone. Everything that is not named here is a default.
+set -euo pipefail
+
+postrider=${BENCH_POSTRIDER:-$BENCH_ROOT/target/release/postrider}
+
+config() { # LAYOUT
+  cat <<TOML
+[admin]
+listen = "127.0.0.1:0"
+
+[log]
+level = "warn"
+
+[broker.main]
+kind = "kafka"
+bootstrap = "$BENCH_KAFKA"
+
+[[outbox]]
+name = "bench"
+database = "$BENCH_POSTGRES"
+layout = "$1"
+broker = "main"
+topic = "$BENCH_TOPIC"
+ordering = "key"
+envelope = "none"
+TOML
+}
+
+postrider_subject() { # LAYOUT VERB
+  case $2 in
+    build)
+      [ -x "$postrider" ] || { echo "no $postrider: run cargo build --release -p postrider-cli" >&2; exit 1; }
+      "$postrider" --version | sed 's/^postrider /postrider=/'
+      ;;
+    reset)
+      "$postrider" init --layout "$1" --claim-index --database "$BENCH_POSTGRES" >/dev/null
+      ;;
+    start)
+      config "$1" >"$BENCH_WORK/postrider.toml"
+      exec "$postrider" relay --config "$BENCH_WORK/postrider.toml"
+      ;;
+    *) echo "no verb $2" >&2; exit 2 ;;
+  esac
+}
