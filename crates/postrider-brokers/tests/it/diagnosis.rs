@@ -15,9 +15,14 @@ fn config() -> KafkaConfig {
     }
 }
 
+async fn asked(topics: &[Topic]) -> Vec<Finding> {
+    let answer = diagnose(&config(), topics).await;
+    answer.expect("the cluster answers")
+}
+
 /// Without the note that the tests' cluster has one broker.
 async fn said(topic: &Topic) -> Vec<Finding> {
-    let mut findings = diagnose(&config(), &[topic.clone()]).await.unwrap();
+    let mut findings = asked(std::slice::from_ref(topic)).await;
     findings.retain(|finding| {
         assert_eq!(finding.subject, format!("topic {topic}"));
         !finding.message.starts_with("has one replica")
@@ -32,7 +37,7 @@ async fn topic(settings: &[(&str, &str)]) -> Topic {
 }
 
 async fn takes(topic: &Topic, bytes: usize) -> bool {
-    let publisher = KafkaPublisher::new(config()).unwrap();
+    let publisher = KafkaPublisher::new(config()).expect("a valid config");
     let message = Message {
         topic: topic.clone(),
         key: None,
@@ -48,7 +53,7 @@ async fn takes(topic: &Topic, bytes: usize) -> bool {
 async fn a_topic_in_good_order_has_one_note_on_a_cluster_of_one() {
     let topic = topic(&[]).await;
     assert_eq!(said(&topic).await, []);
-    let all = diagnose(&config(), &[topic.clone()]).await.unwrap();
+    let all = asked(std::slice::from_ref(&topic)).await;
     assert_eq!(all.len(), 1, "{all:?}");
     assert_eq!(all[0].level, Level::Note);
     assert!(takes(&topic, 10_000).await);
@@ -90,7 +95,7 @@ async fn a_topic_that_wants_more_replicas_in_sync_than_it_has_is_named() {
 #[tokio::test]
 async fn no_more_than_a_hundred_topics_are_looked_at_and_that_is_said() {
     let topics: Vec<Topic> = (0..101).map(|_| fresh_topic_name().into()).collect();
-    let findings = diagnose(&config(), &topics).await.unwrap();
+    let findings = asked(&topics).await;
     assert_eq!(findings.len(), 101);
     assert_eq!(findings[100].message, "the first 100 of 101 were looked at");
 }
