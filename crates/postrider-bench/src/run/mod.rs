@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use clap::ArgAction;
 use futures::FutureExt as _;
 use postrider::core::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
@@ -31,16 +32,18 @@ use quiet::Quiet;
 use results::{Figures, Measurement, Results};
 use subject::{Environment, Subject};
 
+/// An option that comes again replaces what was there: the Makefile has defaults of its own.
 #[derive(clap::Args)]
+#[command(args_override_self = true)]
 pub(crate) struct Args {
     /// Only these subjects; without, ours.
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_delimiter = ',', action = ArgAction::Set)]
     subjects: Option<Vec<String>>,
     /// Peers too.
     #[arg(long, conflicts_with = "subjects")]
     peers: bool,
     /// What is measured.
-    #[arg(long, value_delimiter = ',', value_enum, default_values = ["drain", "steady", "held", "kill", "outage", "idle", "emit"])]
+    #[arg(long, value_delimiter = ',', action = ArgAction::Set, value_enum, default_values = ["drain", "steady", "held", "kill", "outage", "idle", "emit"])]
     phases: Vec<Phase>,
     #[arg(long, default_value_t = 5)]
     rounds: u32,
@@ -48,10 +51,10 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 1)]
     long_rounds: u32,
     /// Sizes of the backlog that is drained.
-    #[arg(long, value_delimiter = ',', default_values_t = [200_000, 1_000_000])]
+    #[arg(long, value_delimiter = ',', action = ArgAction::Set, default_values_t = [200_000, 1_000_000])]
     records: Vec<u64>,
     /// Records per second of the steady load.
-    #[arg(long, value_delimiter = ',', default_values_t = [500, 2000])]
+    #[arg(long, value_delimiter = ',', action = ArgAction::Set, default_values_t = [500, 2000])]
     rate: Vec<u64>,
     /// How long the steady load is counted; the warm-up comes before.
     #[arg(long, default_value_t = 20)]

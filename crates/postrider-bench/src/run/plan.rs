@@ -162,6 +162,17 @@ mod tests {
     }
 
     #[test]
+    fn an_option_that_comes_again_replaces_the_first() {
+        let tasks = planned(
+            "--phases kill --rounds 3 --records 7 --records 9,8 --rounds 1 --phases drain",
+            &[],
+        );
+        let limits = ["produce-only", "read-only"];
+        let drains = [9, 8].map(|n| limits.map(|limit| format!("1 drain-{n} {limit}")));
+        assert_eq!(tasks, drains.concat());
+    }
+
+    #[test]
     fn a_subject_is_given_what_it_can_take() {
         let mut subjects = ours(&["bare-insert", "postrider-hold"]);
         subjects[1].about.records_max = Some(10);
