@@ -27,7 +27,10 @@ pub trait OutboxStore: Purge {
     /// * Dropping a claim without settling releases its records, at once or when its lease ends.
     async fn claim(&self, want: Want) -> Result<Option<Box<dyn Claim>>, StoreError>;
 
-    /// What the table holds right now, read from the table.
+    /// Whether the table is there and fits, without looking at its records.
+    async fn open(&self) -> Result<(), StoreError>;
+
+    /// What the table holds right now, read from the table. Takes longer the more it holds.
     async fn backlog(&self) -> Result<Backlog, StoreError>;
 
     /// Whether the database answers. Used for readiness, never for correctness.

@@ -111,6 +111,13 @@ impl OutboxStore for PostgresStore {
         self.inner.forget_if_stale(claimed).await
     }
 
+    async fn open(&self) -> Result<(), StoreError> {
+        let ready = self.inner.ready().await?;
+        self.inner
+            .forget_if_stale(stream::check(&self.inner, &ready).await)
+            .await
+    }
+
     async fn backlog(&self) -> Result<Backlog, StoreError> {
         let ready = self.inner.ready().await?;
         self.inner

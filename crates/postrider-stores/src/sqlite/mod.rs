@@ -126,6 +126,10 @@ impl OutboxStore for SqliteStore {
         self.inner.forget_if_stale(claimed).await
     }
 
+    async fn open(&self) -> Result<(), StoreError> {
+        self.inner.ready().await.map(drop)
+    }
+
     async fn backlog(&self) -> Result<Backlog, StoreError> {
         let ready = self.inner.ready().await?;
         let counted = upkeep::backlog(&self.inner, &ready).await;

@@ -109,8 +109,8 @@ impl Relay {
     /// An unreachable database or broker at the start is no error: the relay waits for it. A table that does not
     /// fit the layout is.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), RelayError> {
-        match self.shared.store.backlog().await {
-            Ok(backlog) => self.shared.metrics.backlog(&backlog),
+        match self.shared.store.open().await {
+            Ok(()) => {}
             Err(StoreError::Unavailable { reason, .. }) => {
                 self.shared.health.database_down(&reason)
             }

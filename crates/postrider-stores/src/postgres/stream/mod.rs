@@ -122,6 +122,14 @@ impl Ready {
     }
 }
 
+/// Whether an append-only outbox can be read on in this database. Others can.
+pub(super) async fn check(inner: &Inner, ready: &Ready) -> Result<(), StoreError> {
+    match &ready.stream {
+        Some(stream) => history::check_standing(inner, stream).await,
+        None => Ok(()),
+    }
+}
+
 pub(super) async fn claim(
     inner: &Arc<Inner>,
     ready: Arc<Ready>,

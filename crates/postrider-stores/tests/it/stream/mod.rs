@@ -1,5 +1,6 @@
 //! What is special about an append-only outbox.
 
+mod ahead;
 mod cursors;
 mod reading;
 mod restore;

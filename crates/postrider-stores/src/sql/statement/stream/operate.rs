@@ -26,26 +26,25 @@ impl StreamWriter<'_> {
 
     pub(super) fn backlog(&self) -> String {
         let created_at = of("o", &self.writer.layout.columns.created_at);
-        let of_group = |found: &str| {
-            format!(
-                "SELECT {created_at} AS made FROM {} AS o WHERE {found} AND {} AND NOT {}",
-                self.outbox(),
-                self.mine(),
-                self.settled(),
-            )
-        };
-        let later = of_group(&format!(
-            "{} > p.from_low AND {} >= pg_snapshot_xmax(p.from_snapshot)",
-            self.position("o"),
-            self.xid("o"),
-        ));
-        let running = of_group(&format!(
-            "{} = ANY(ARRAY(SELECT x FROM pg_snapshot_xip(p.from_snapshot) AS x))",
-            self.xid("o"),
-        ));
+        let outbox = self.outbox();
+        // Every record is looked at once, whatever its group.
+        let later = format!(
+            "SELECT {created_at} AS made FROM {outbox} AS o JOIN p ON {mine}\n\
+             WHERE {position} > (SELECT min(from_low) FROM p) AND {xid} >= pg_snapshot_xmax(p.from_snapshot) AND NOT {settled}",
+            mine = self.mine(),
+            position = self.position("o"),
+            xid = self.xid("o"),
+            settled = self.settled(),
+        );
+        let running = format!(
+            "SELECT {created_at} FROM p CROSS JOIN LATERAL pg_snapshot_xip(p.from_snapshot) AS x(xid) CROSS JOIN LATERAL \
+             (SELECT * FROM {outbox} AS o WHERE {xid} = x.xid OFFSET 0) AS o WHERE {mine} AND NOT {settled}",
+            mine = self.mine(),
+            xid = self.xid("o"),
+            settled = self.settled(),
+        );
         format!(
-            "WITH p AS MATERIALIZED ({standing}), unread AS (\n\
-             SELECT r.made FROM p CROSS JOIN LATERAL (\n{later}\nUNION ALL\n{running}) AS r\n\
+            "WITH p AS MATERIALIZED ({standing}), unread AS (\n{later}\nUNION ALL\n{running}\n\
              UNION ALL SELECT {created_at} FROM {troubles} AS o WHERE NOT o.dead)\n\
              SELECT count(*) AS pending, {age} AS oldest,\n\
              (SELECT count(*) FROM {troubles} AS o WHERE o.dead) AS dead FROM unread",

@@ -1,0 +1,93 @@
+//! Records that are read while others are published.
+
+use postrider_core::{Claim, Fate, OutboxStore as _, Share, Want};
+use postrider_stores::postgres::PostgresStore;
+
+use super::{drain, numbers, seen};
+use crate::world::{World, world};
+
+/// Fewer than there are, so that there is always something to read ahead.
+const FEW: Want = Want {
+    limit: 4,
+    share: Share::ALL,
+};
+
+async fn filled(records: u32) -> World {
+    let world = world("native", "state = { groups = 1 }").await;
+    for number in 0..records {
+        let key = format!("k{}", number % 3);
+        world.emit(world.event(Some(&key), number)).await;
+    }
+    world
+}
+
+async fn claim(store: &PostgresStore) -> (Box<dyn Claim>, Vec<i64>) {
+    let claim = store.claim(FEW).await.unwrap().expect("there is more");
+    let seen: Vec<_> = claim.records().iter().map(seen).collect();
+    (claim, numbers(&seen))
+}
+
+async fn publish(store: &PostgresStore) -> Vec<i64> {
+    let (claim, numbers) = claim(store).await;
+    let fates = vec![Fate::Published; numbers.len()];
+    claim.settle(&fates).await.unwrap();
+    numbers
+}
+
+/// Two relays take turns, so that what either has read ahead is old by the time of its next claim.
+#[tokio::test]
+async fn what_somebody_else_has_published_is_not_published_again() {
+    let world = filled(20).await;
+    let (first, second) = (world.store(), world.store());
+    let mut published = Vec::new();
+    for store in [&first, &second, &first, &first, &second] {
+        published.extend(publish(store).await);
+    }
+    assert_eq!(published, (0..20).collect::<Vec<_>>());
+    assert!(drain(&first).await.is_empty());
+}
+
+/// A record fails while later ones of its key are read ahead: they wait behind it.
+#[tokio::test]
+async fn what_was_read_ahead_waits_behind_a_record_that_fails() {
+    let world = filled(12).await;
+    let store = world.store();
+    let (claim, numbers) = claim(&store).await;
+    assert_eq!(numbers, [0, 1, 2, 3]);
+    let dead = Fate::Dead {
+        attempts: 1,
+        error: "refused".into(),
+    };
+    let fates = [Fate::Published, dead, Fate::Published, Fate::Published];
+    claim.settle(&fates).await.unwrap();
+    let rest: Vec<i64> = drain(&store).await.iter().map(|(_, n)| *n).collect();
+    // Those of k1 come after number 1.
+    assert_eq!(rest, [5, 6, 8, 9, 11]);
+}
+
+/// A claim that is let go, or dropped, while it reads ahead.
+#[tokio::test]
+async fn what_was_let_go_comes_again_in_order() {
+    let world = filled(12).await;
+    let store = world.store();
+    let (released, numbers) = claim(&store).await;
+    released.settle(&vec![Fate::Released; 4]).await.unwrap();
+    let (dropped, again) = claim(&store).await;
+    assert_eq!(numbers, again);
+    drop(dropped);
+    // The server frees the group when it has seen the connection go.
+    let first = postrider_testkit::eventually("the group is free", async || {
+        match store.claim(FEW).await.unwrap() {
+            Some(claim) => {
+                let seen: Vec<_> = claim.records().iter().map(seen).collect();
+                claim.settle(&vec![Fate::Published; 4]).await.unwrap();
+                Ok(super::numbers(&seen))
+            }
+            None => Err("held"),
+        }
+    })
+    .await;
+    assert_eq!(first, [0, 1, 2, 3]);
+    let rest: Vec<i64> = drain(&store).await.iter().map(|(_, n)| *n).collect();
+    assert_eq!(rest, (4..12).collect::<Vec<_>>());
+}
