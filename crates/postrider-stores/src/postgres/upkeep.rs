@@ -8,8 +8,13 @@ use sqlx::{PgPool, Row as _};
 
 use super::error::store_error;
 use super::outbox::{Ready, query};
+use super::tx::Tx;
 use super::{Inner, stream};
 use crate::sql::micros_of;
+
+/// To compile a statement that runs for a moment takes longer than to run it, and counting takes one processor at most.
+const COUNTING: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; SET LOCAL jit = off; \
+                        SET LOCAL max_parallel_workers_per_gather = 0";
 
 pub(super) async fn purge(
     inner: &Inner,
@@ -33,20 +38,24 @@ pub(super) async fn purge(
 }
 
 pub(super) async fn backlog(inner: &Inner, ready: &Ready) -> Result<Backlog, StoreError> {
-    if ready.stream.is_some() {
-        return stream::backlog(inner, ready).await;
-    }
+    stream::check(inner, ready).await?;
     let failed = store_error("count the backlog", &inner.name());
     let mut count = query(&ready.statements.backlog);
-    if inner.options.layout.needs_troubles() {
+    if let Some(stream) = &ready.stream {
+        count = query(&stream.statements.backlog);
+    } else if inner.options.layout.needs_troubles() {
         count = count.bind(ready.table.full_name.clone());
     }
-    let row = count.fetch_one(&inner.pool).await.map_err(&failed)?;
+    let (mut tx, _) = Tx::begin(&inner.pool, COUNTING.into())
+        .await
+        .map_err(&failed)?;
+    let row = count.fetch_one(tx.connection()).await.map_err(&failed)?;
+    tx.commit().await.map_err(&failed)?;
     counted(&row).map_err(&failed)
 }
 
 /// pending, microseconds of the oldest or NULL, dead.
-pub(super) fn counted(row: &PgRow) -> Result<Backlog, sqlx::Error> {
+fn counted(row: &PgRow) -> Result<Backlog, sqlx::Error> {
     let number = |position: usize| -> Result<u64, sqlx::Error> {
         let number: i64 = row.try_get(position)?;
         Ok(u64::try_from(number).unwrap_or(0))

@@ -1,7 +1,7 @@
 //! What happens beside the cycle: published records are deleted, the backlog is counted.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
@@ -18,9 +18,17 @@ pub(super) async fn clean(shared: Arc<Shared>, cleanup: Cleanup, shutdown: Cance
 /// Counting the backlog may take one part in so many of the time: a long table takes long to count.
 const COUNTING: u32 = 20;
 
+const FIRST_COUNT: Duration = Duration::from_secs(1);
+
 /// Counts the backlog for the metrics until the relay stops.
 pub(super) async fn sample_backlog(shared: Arc<Shared>, shutdown: CancellationToken) {
+    // What waits is published first, and counted when a relay that has just come up has had its first second.
+    let mut pause = shared.config.backlog_every.min(FIRST_COUNT);
     loop {
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = shutdown.cancelled() => return,
+        }
         let started = Instant::now();
         let backlog = tokio::select! {
             backlog = shared.store.backlog() => backlog,
@@ -31,13 +39,7 @@ pub(super) async fn sample_backlog(shared: Arc<Shared>, shutdown: CancellationTo
         if let Ok(backlog) = backlog {
             shared.metrics.backlog(&backlog);
         }
-        let pause = shared
-            .config
-            .backlog_every
-            .max(started.elapsed() * COUNTING);
-        tokio::select! {
-            () = tokio::time::sleep(pause) => {}
-            () = shutdown.cancelled() => return,
-        }
+        let counting = started.elapsed() * COUNTING;
+        pause = shared.config.backlog_every.max(counting);
     }
 }

@@ -15,7 +15,6 @@ mod read;
 mod segments;
 mod settlement;
 mod snapshot;
-mod upkeep;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -41,7 +40,6 @@ use settlement::Settlement;
 
 pub use anchor::{Anchored, GroupStatus};
 pub(super) use segments::purge;
-pub(super) use upkeep::backlog;
 
 /// Rounds in which a claim may find nothing but records that have to wait behind others, before it gives up for now.
 const ROUNDS_MAX: u32 = 64;
