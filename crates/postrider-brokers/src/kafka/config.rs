@@ -22,7 +22,8 @@ pub struct KafkaConfig {
     /// How batches are compressed. Default `lz4`.
     #[serde(default)]
     pub compression: Compression,
-    /// How long a message may wait for others to share its request. Default 1: a claim's messages are handed over together.
+    /// How long a message may wait for others to share its request. Default 0: a claim's messages
+    /// are handed over together.
     #[serde(default = "default_linger_ms")]
     pub linger_ms: u32,
     /// The largest batch per partition, uncompressed. Default 1,000,000; it is lowered at run time to
@@ -55,7 +56,7 @@ pub(super) fn default_client_id() -> String {
 }
 
 fn default_linger_ms() -> u32 {
-    1
+    0
 }
 
 fn default_bytes() -> u32 {

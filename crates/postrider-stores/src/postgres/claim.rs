@@ -87,13 +87,25 @@ fn begin_text(options: &Options, claim_index: bool) -> String {
     text
 }
 
+/// If the server crashes, what was claimed and published in the last moments is published again. Nothing else hangs on such a
+/// commit, so it does not wait for the disk, nor for a standby.
+pub(super) const WITHOUT_WAITING: &str = "SET LOCAL synchronous_commit = off";
+
+/// What failed is not to be forgotten: its attempts are counted, and it may be dead.
+pub(super) async fn wait_for_the_disk(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    sqlx::raw_sql("SET LOCAL synchronous_commit TO DEFAULT")
+        .execute(connection)
+        .await
+        .map(drop)
+}
+
 /// What every claim's transaction begins with.
 pub(super) fn begin_settings(options: &Options) -> String {
     let idle_max = options.hold_max + SESSION_MARGIN;
     format!(
         // Under a stricter isolation the claim would read what the lanes' last holder had not yet written.
         "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = {}; \
-         SET LOCAL idle_in_transaction_session_timeout = {}; SET LOCAL jit = off",
+         SET LOCAL idle_in_transaction_session_timeout = {}; SET LOCAL jit = off; {WITHOUT_WAITING}",
         LOCK_TIMEOUT.as_millis(),
         idle_max.as_millis().min(i32::MAX as u128),
     )

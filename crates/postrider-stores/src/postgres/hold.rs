@@ -11,7 +11,7 @@ use postrider_core::{Claim, Fate, Record, Settled, StoreError, Want};
 use sqlx::Row as _;
 
 use super::Inner;
-use super::claim::{begin, fetch};
+use super::claim::{begin, fetch, wait_for_the_disk};
 use super::error::store_error;
 use super::ids::IdList;
 use super::outbox::{Ready, query};
@@ -153,6 +153,11 @@ impl Claim for Held {
 impl Held {
     async fn write(&mut self, sorted: &Sorted<'_>) -> Result<u64, StoreError> {
         let mut lapsed = 0;
+        if !sorted.failed.is_empty() {
+            let failed = store_error("settle a claim", &self.inner.name());
+            let durable = wait_for_the_disk(self.tx.connection()).await;
+            durable.map_err(failed)?;
+        }
         if !sorted.published.is_empty() {
             lapsed += self.write_published(sorted).await?;
         }

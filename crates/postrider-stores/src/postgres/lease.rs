@@ -13,7 +13,7 @@ use sqlx::postgres::{PgArgumentBuffer, PgRow, PgTypeInfo};
 use sqlx::{Encode, Postgres, Row as _, Type, ValueRef as _};
 
 use super::Inner;
-use super::claim::{begin, lock_class, records};
+use super::claim::{WITHOUT_WAITING, begin, lock_class, records, wait_for_the_disk};
 use super::error::store_error;
 use super::ids::{IdList, PgQuery};
 use super::outbox::{Ready, query};
@@ -21,8 +21,11 @@ use super::tx::Tx;
 use crate::fates::{Sorted, ids};
 
 /// Settling is worth waiting for: what is not settled is published again.
-const BEGIN_SETTLING: &str =
-    "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = 5000; SET LOCAL jit = off";
+fn begin_settling() -> Arc<str> {
+    let begin =
+        "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = 5000; SET LOCAL jit = off";
+    format!("{begin}; {WITHOUT_WAITING}").into()
+}
 
 /// With order per key, how many of the oldest records are looked at first, at least. Those that are in flight are among
 /// them; where all of them are in flight or blocked, the claim looks further.
@@ -112,21 +115,16 @@ impl Claim for Leased {
         let sorted = Sorted::new(&self.records, fates)?;
         let failed = store_error("settle a claim", &self.inner.name());
         let expected = self.records.len() as u64;
-        if sorted.published.len() == self.records.len() {
-            let done = self
-                .published(&sorted)?
-                .execute(&self.inner.pool)
-                .await
-                .map_err(&failed)?;
-            return Ok(Settled {
-                lapsed: expected.saturating_sub(done.rows_affected()),
-            });
-        }
-        let (mut tx, _) = Tx::begin(&self.inner.pool, BEGIN_SETTLING.into())
+        let (mut tx, _) = Tx::begin(&self.inner.pool, begin_settling())
             .await
             .map_err(&failed)?;
-        if self.inner.options.layout.ordering == Ordering::Key {
+        let all_published = sorted.published.len() == self.records.len();
+        if !all_published && self.inner.options.layout.ordering == Ordering::Key {
             self.lock_lanes(&sorted, &mut tx).await?;
+        }
+        if !sorted.failed.is_empty() {
+            let durable = wait_for_the_disk(tx.connection()).await;
+            durable.map_err(&failed)?;
         }
         let mut written = 0;
         if !sorted.published.is_empty() {
@@ -137,12 +135,14 @@ impl Claim for Leased {
                 .map_err(&failed)?
                 .rows_affected();
         }
-        let unpublished = self.unpublished(&sorted)?;
-        written += unpublished
-            .execute(tx.connection())
-            .await
-            .map_err(&failed)?
-            .rows_affected();
+        if !all_published {
+            let unpublished = self.unpublished(&sorted)?;
+            written += unpublished
+                .execute(tx.connection())
+                .await
+                .map_err(&failed)?
+                .rows_affected();
+        }
         tx.commit().await.map_err(&failed)?;
         Ok(Settled {
             lapsed: expected.saturating_sub(written),

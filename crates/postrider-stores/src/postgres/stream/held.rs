@@ -12,6 +12,7 @@ use super::gather::Gathered;
 use super::open::Opened;
 use super::settlement::{Advance, Reached, Settlement, Trouble};
 use crate::postgres::Inner;
+use crate::postgres::claim::wait_for_the_disk;
 use crate::postgres::error::store_error;
 use crate::postgres::ids::PgQuery;
 use crate::postgres::outbox::{Ready, query};
@@ -75,8 +76,7 @@ pub(super) async fn write(
     let failed = store_error("settle a claim", &inner.name());
     let statements = &stream.statements;
     if settlement.is_grave() {
-        sqlx::raw_sql("SET LOCAL synchronous_commit TO DEFAULT")
-            .execute(opened.tx.connection())
+        wait_for_the_disk(opened.tx.connection())
             .await
             .map_err(&failed)?;
     }

@@ -83,10 +83,9 @@ pub(super) async fn open(
 fn begin_text(inner: &Inner, stream: &Stream, wanted: &[u32]) -> String {
     let mut text = begin_settings(&inner.options);
     // The plan is the same whatever the parameters, and must not depend on how full the table was when it was made.
-    // A commit that a crash of the server undoes only makes some records come again.
     text.push_str(
         "; SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL enable_seqscan = off; \
-         SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off; SET LOCAL synchronous_commit = off",
+         SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off",
     );
     for statement in [
         lock_lanes(&inner.options.layout, wanted).as_str(),
