@@ -4,7 +4,7 @@ set -euo pipefail
 
 postrider=${BENCH_POSTRIDER:-$BENCH_ROOT/target/release/postrider}
 
-config() { # LAYOUT BATCH
+config() { # LAYOUT BATCH MORE
   cat <<TOML
 [admin]
 listen = "127.0.0.1:0"
@@ -25,10 +25,11 @@ topic = "$BENCH_TOPIC"
 ordering = "key"
 envelope = "none"
 ${2:+batch = $2}
+${3:-}
 TOML
 }
 
-postrider_subject() { # LAYOUT VERB [BATCH]
+postrider_subject() { # LAYOUT VERB [BATCH [MORE]]
   case $2 in
     build)
       [ -x "$postrider" ] || { echo "no $postrider: run cargo build --release -p postrider-cli" >&2; exit 1; }
@@ -38,7 +39,7 @@ postrider_subject() { # LAYOUT VERB [BATCH]
       "$postrider" init --layout "$1" --claim-index --database "$BENCH_POSTGRES" >/dev/null
       ;;
     start)
-      config "$1" "${3:-}" >"$BENCH_WORK/postrider.toml"
+      config "$1" "${3:-}" "${4:-}" >"$BENCH_WORK/postrider.toml"
       exec "$postrider" relay --config "$BENCH_WORK/postrider.toml"
       ;;
     *) echo "no verb $2" >&2; exit 2 ;;

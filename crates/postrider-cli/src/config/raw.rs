@@ -94,9 +94,9 @@ pub(crate) struct Outbox {
     pub(crate) count_outages: bool,
     /// Most records per claim. The layout's own default comes first.
     pub(crate) batch: Option<i64>,
-    /// How many claims overlap.
+    /// How many claims overlap at most: one while it keeps up alone.
     pub(crate) claims: Option<i64>,
-    /// The wait after a claim that found nothing grows from here …
+    /// The wait after a claim that found nothing grows from here … The layout's own default comes first.
     pub(crate) poll_min: Option<String>,
     /// … to here. The layout's own default comes first.
     pub(crate) poll_max: Option<String>,

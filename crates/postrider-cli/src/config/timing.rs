@@ -86,15 +86,15 @@ fn poll(
     layout: &Layout,
     scope: &Scope,
 ) -> Result<(Duration, Duration), ConfigError> {
-    let usual_max = layout
-        .defaults
-        .poll_ms
-        .map_or(defaults::POLL_MAX, Duration::from_millis);
+    let own = layout.defaults.poll_ms.map(Duration::from_millis);
+    let (usual_min, usual_max) = own.map_or((defaults::POLL_MIN, defaults::POLL_MAX), |poll| {
+        (poll / 2, poll)
+    });
     let bounds = defaults::POLL_BOUNDS;
     let read = |key, value: &Option<String>, default| {
         scope.duration(key, value.as_deref(), default, bounds.clone())
     };
-    let poll_min = read("poll_min", &raw.poll_min, defaults::POLL_MIN.min(usual_max))?;
+    let poll_min = read("poll_min", &raw.poll_min, usual_min)?;
     let poll_max = read("poll_max", &raw.poll_max, usual_max.max(poll_min))?;
     match (&raw.poll_min, &raw.poll_max) {
         (None, Some(_)) => Ok((poll_min.min(poll_max), poll_max)),

@@ -11,7 +11,7 @@ pub struct Config {
     pub batch: u32,
     /// Most payload bytes per claim, about: the next claim asks for fewer records where they are large.
     pub batch_bytes: usize,
-    /// Claims that overlap. Each is a worker with a database connection of its own.
+    /// Claims that overlap, when there is more to do than one can. Each is a worker with a database connection of its own.
     pub claims: u32,
     /// The wait after an empty claim grows from `poll_min` to `poll_max` while nothing comes.
     pub poll_min: Duration,

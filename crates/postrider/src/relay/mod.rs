@@ -3,6 +3,7 @@
 mod breaker;
 mod cleaner;
 mod config;
+mod crew;
 mod cycle;
 mod journal;
 mod monitor;
@@ -14,7 +15,7 @@ mod worker;
 
 use std::sync::Arc;
 
-use postrider_core::{OutboxStore, Publisher, Router, Share, StoreError};
+use postrider_core::{OutboxStore, Publisher, Router, StoreError};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -30,6 +31,7 @@ use crate::Metrics;
 use crate::health::Health;
 use crate::metrics::OutboxMetrics;
 use breaker::Breaker;
+use crew::Crew;
 use journal::Journal;
 
 /// A relay, ready to run.
@@ -49,6 +51,7 @@ struct Shared {
     metrics: OutboxMetrics,
     health: Health,
     breaker: Arc<Breaker>,
+    crew: Crew,
     journal: Journal,
     /// Shortens the wait for new records; polling is the truth.
     wake: Arc<Notify>,
@@ -134,10 +137,8 @@ impl Relay {
 
     fn start(&self, shutdown: &CancellationToken) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
-        let of = self.shared.config.claims;
-        for index in 0..of {
-            let share = Share { index, of };
-            tasks.spawn(worker::run(self.shared.clone(), share, shutdown.clone()));
+        for index in 0..self.shared.config.claims {
+            tasks.spawn(worker::run(self.shared.clone(), index, shutdown.clone()));
         }
         tasks.spawn(probe::probe(self.shared.clone(), shutdown.clone()));
         tasks.spawn(cleaner::sample_backlog(
@@ -224,6 +225,7 @@ impl Builder {
         let metrics = self.metrics.of(&self.name);
         let shared = Shared {
             breaker: Arc::new(Breaker::new(self.config.outage_backoff, metrics.clone())),
+            crew: Crew::new(self.config.claims),
             journal: Journal::default(),
             name: self.name,
             broker: self.broker,

@@ -1,10 +1,10 @@
 //! A worker: one cycle after the other, at the pace that the outcome asks for.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use postrider_core::text::chain;
-use postrider_core::{Share, StoreError, Want};
+use postrider_core::{StoreError, Want};
 use tokio_util::sync::CancellationToken;
 
 use super::Shared;
@@ -16,12 +16,16 @@ use super::pace::{Appetite, Pace};
 const TRY_RECORDS: u32 = 10;
 
 /// Runs until `shutdown` is cancelled; a cycle that has begun is finished.
-pub(super) async fn run(shared: Arc<Shared>, share: Share, shutdown: CancellationToken) {
+pub(super) async fn run(shared: Arc<Shared>, index: u32, shutdown: CancellationToken) {
     let mut pace = Pace::new(&shared.config);
     let mut appetite = Appetite::new(&shared.config);
     let mut tempo = shared.dial.watch();
     let mut database_errors = 0;
     while !shutdown.is_cancelled() {
+        let share = tokio::select! {
+            share = shared.crew.share(index) => share,
+            () = shutdown.cancelled() => return,
+        };
         let pass = tokio::select! {
             pass = shared.breaker.pass() => pass,
             () = shutdown.cancelled() => return,
@@ -42,10 +46,16 @@ pub(super) async fn run(shared: Arc<Shared>, share: Share, shutdown: Cancellatio
         } else {
             appetite.next()
         };
+        let started = Instant::now();
         let wait = match shared.cycle(Want { limit, share }, &shutdown).await {
             Ok(progress) => {
                 database_errors = 0;
                 shared.health.database_up();
+                if let Some(progress) = &progress {
+                    shared
+                        .crew
+                        .learn(progress.records, limit, started.elapsed());
+                }
                 shared.learn(progress, pass, &mut pace, &mut appetite)
             }
             Err(error) => {

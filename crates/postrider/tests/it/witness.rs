@@ -61,6 +61,10 @@ impl<S: OutboxStore> OutboxStore for NotedStore<S> {
         Ok(claim)
     }
 
+    async fn open(&self) -> Result<(), StoreError> {
+        self.inner.open().await
+    }
+
     async fn backlog(&self) -> Result<Backlog, StoreError> {
         self.inner.backlog().await
     }
@@ -143,6 +147,10 @@ impl<S: OutboxStore> OutboxStore for GatedStore<S> {
         Ok(self.inner.claim(want).await?.map(gated))
     }
 
+    async fn open(&self) -> Result<(), StoreError> {
+        self.inner.open().await
+    }
+
     async fn backlog(&self) -> Result<Backlog, StoreError> {
         self.inner.backlog().await
     }
@@ -201,6 +209,10 @@ impl<S: OutboxStore> Purge for SlowCount<S> {
 impl<S: OutboxStore> OutboxStore for SlowCount<S> {
     async fn claim(&self, want: Want) -> Result<Option<Box<dyn Claim>>, StoreError> {
         self.inner.claim(want).await
+    }
+
+    async fn open(&self) -> Result<(), StoreError> {
+        self.inner.open().await
     }
 
     async fn backlog(&self) -> Result<Backlog, StoreError> {

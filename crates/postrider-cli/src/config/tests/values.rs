@@ -97,6 +97,8 @@ fn cleanup_and_polling_take_the_layouts_own_values() {
         outbox.cleanup.unwrap().keep,
         Duration::from_secs(30 * 86_400)
     );
+    // A1-12: within 250 to 1000 ms.
+    assert_eq!(outbox.poll_min, Duration::from_millis(250));
     assert_eq!(outbox.poll_max, Duration::from_millis(500));
     assert_eq!((outbox.batch, outbox.max_attempts), (50, 25));
 }
