@@ -96,9 +96,9 @@ pub(crate) struct Outbox {
     pub(crate) batch: Option<i64>,
     /// How many claims overlap at most: one while it keeps up alone.
     pub(crate) claims: Option<i64>,
-    /// The wait after a claim that found nothing grows from here … The layout's own default comes first.
+    /// The wait after a claim that found nothing: a quarter of the idle time, at least this. The layout's own default comes first.
     pub(crate) poll_min: Option<String>,
-    /// … to here. The layout's own default comes first.
+    /// The same, at most. The layout's own default comes first.
     pub(crate) poll_max: Option<String>,
     /// How long the broker has to take a batch.
     pub(crate) publish_timeout: Option<String>,
