@@ -45,11 +45,20 @@ impl Crew {
         }
     }
 
-    /// Calls all workers if a claim of `limit` records was full, or took long.
-    pub(super) fn learn(&self, records: usize, limit: u32, took: Duration) {
-        if records >= limit as usize || took >= SLOW {
-            self.called.send_replace(Some(Instant::now()));
+    /// Runs a cycle, and calls all workers for as long as it is slow.
+    pub(super) async fn watch<T>(&self, cycle: impl Future<Output = T>) -> T {
+        tokio::pin!(cycle);
+        loop {
+            match tokio::time::timeout(SLOW, &mut cycle).await {
+                Ok(done) => return done,
+                Err(_) => self.call(),
+            }
         }
+    }
+
+    /// Calls all workers, for a while.
+    pub(super) fn call(&self) {
+        self.called.send_replace(Some(Instant::now()));
     }
 }
 
@@ -63,17 +72,23 @@ mod tests {
         assert_eq!(crew.share(0).await, Share::ALL);
         let mut second = Box::pin(crew.share(1));
         assert!(futures::poll!(&mut second).is_pending());
-        crew.learn(9, 10, SLOW / 2);
-        assert!(futures::poll!(&mut second).is_pending());
-        crew.learn(10, 10, Duration::ZERO);
+        crew.call();
         assert_eq!(second.await, Share { index: 1, of: 3 });
         assert_eq!(crew.share(0).await, Share { index: 0, of: 3 });
     }
 
     #[tokio::test]
-    async fn a_slow_claim_is_shared_out() {
+    async fn a_slow_cycle_calls_the_others_while_it_lasts() {
         let crew = Crew::new(2);
-        crew.learn(1, 10, SLOW);
-        assert_eq!(crew.share(1).await, Share { index: 1, of: 2 });
+        crew.watch(std::future::ready(())).await;
+        assert_eq!(crew.share(0).await, Share::ALL);
+        let called = async {
+            let share = crew.share(1).await;
+            assert_eq!(share, Share { index: 1, of: 2 });
+        };
+        tokio::select! {
+            () = crew.watch(std::future::pending()) => {}
+            () = called => {}
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! A worker: one cycle after the other, at the pace that the outcome asks for.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use postrider_core::text::chain;
 use postrider_core::{StoreError, Want};
@@ -46,15 +46,14 @@ pub(super) async fn run(shared: Arc<Shared>, index: u32, shutdown: CancellationT
         } else {
             appetite.next()
         };
-        let started = Instant::now();
-        let wait = match shared.cycle(Want { limit, share }, &shutdown).await {
+        let cycle = shared.cycle(Want { limit, share }, &shutdown);
+        let wait = match shared.crew.watch(cycle).await {
             Ok(progress) => {
                 database_errors = 0;
                 shared.health.database_up();
-                if let Some(progress) = &progress {
-                    shared
-                        .crew
-                        .learn(progress.records, limit, started.elapsed());
+                let full = |progress: &Progress| progress.records >= limit as usize;
+                if progress.as_ref().is_some_and(full) {
+                    shared.crew.call();
                 }
                 shared.learn(progress, pass, &mut pace, &mut appetite)
             }
