@@ -57,7 +57,7 @@ pub(crate) struct Args {
     #[arg(long, value_delimiter = ',', action = ArgAction::Set, default_values_t = [500, 2000])]
     rate: Vec<u64>,
     /// How long the steady load is counted; the warm-up comes before.
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value_t = 10)]
     secs: u64,
     /// Steady load before it is counted; three times that for what says that it warms up.
     #[arg(long, default_value_t = 5)]

@@ -130,6 +130,13 @@ async fn drain(subscription: &dyn Subscription, keys: &[&str], until: usize) -> 
     seen
 }
 
+/// Takes and acknowledges what still comes, until nothing does for a while.
+async fn take_the_rest(subscription: &dyn Subscription) {
+    while let Ok(Ok(mut batch)) = tokio::time::timeout(QUIET, subscription.next(100)).await {
+        batch.iter_mut().for_each(Delivery::ack);
+    }
+}
+
 /// That nothing is given for a while. An error is not a delivery.
 async fn assert_silent(subscription: &dyn Subscription, why: &str) {
     if let Ok(Ok(batch)) = tokio::time::timeout(QUIET, subscription.next(100)).await {
