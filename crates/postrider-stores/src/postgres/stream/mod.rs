@@ -206,6 +206,8 @@ async fn chunks(
         };
         let chunk = match ready.stream()?.shelf.take(&progress) {
             Some(chunk) => chunk,
+            // So an idle poll reads nothing, and has no locks to give back.
+            None if progress.is_void() => Chunk::default(),
             None => reading.chunk(opened.reads(), progress.position).await?,
         };
         chunks.push((progress, chunk));

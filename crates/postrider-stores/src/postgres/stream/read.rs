@@ -10,7 +10,7 @@ use crate::postgres::tx::Tx;
 use crate::sql::statement::stream::{SEGMENT_BITS, SEGMENTS};
 
 /// A group's next records.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Chunk {
     /// In order of position.
     pub(super) records: Vec<Record>,
@@ -30,14 +30,11 @@ impl Reading<'_> {
     /// The next records above a position of the difference.
     pub(super) async fn chunk(&self, tx: &mut Tx, after: i64) -> Result<Chunk, StoreError> {
         let progress = self.progress;
-        let mut records = Vec::new();
-        if !progress.is_void() {
-            records = self.later(tx, after).await?;
-            let ended = progress.from.ended_in(&progress.to);
-            if !ended.is_empty() {
-                records.append(&mut self.running(tx, after, &ended).await?);
-                records.sort_by_key(position);
-            }
+        let mut records = self.later(tx, after).await?;
+        let ended = progress.from.ended_in(&progress.to);
+        if !ended.is_empty() {
+            records.append(&mut self.running(tx, after, &ended).await?);
+            records.sort_by_key(position);
         }
         // Whoever was cut off at the limit has nothing before the limit that is missing here.
         let more = records.len() >= self.limit as usize;
