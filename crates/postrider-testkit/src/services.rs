@@ -122,6 +122,8 @@ wait
 
 /// A JVM on a busy machine.
 const START_PATIENCE: Duration = Duration::from_secs(90);
+/// Stopping takes as long as its threads wait for a core.
+const STOP_PATIENCE: Duration = Duration::from_secs(30);
 
 impl PrivateServer {
     pub async fn start(kind: Kind) -> Self {
@@ -192,12 +194,28 @@ impl PrivateServer {
     }
 
     /// Freezes the server with its connections open, as an overloaded machine or a long pause would.
+    /// Returns when nothing of it runs any more: the signal alone leaves a busy server time for an answer.
     pub fn pause(&self) {
         self.signal(Signal::STOP);
+        let start = Instant::now();
+        while !self.pids().into_iter().all(is_stopped) {
+            let took = start.elapsed();
+            assert!(took < STOP_PATIENCE, "{} runs after {took:?}", self.kind);
+            std::thread::yield_now();
+        }
     }
 
     pub fn resume(&self) {
         self.signal(Signal::CONT);
+    }
+
+    /// As it was before a test that failed and left it frozen or dead.
+    pub async fn recover(&mut self) {
+        if self.is_alive() {
+            self.resume();
+        } else {
+            self.restart().await;
+        }
     }
 
     fn spawn(&self) -> Running {
@@ -286,6 +304,19 @@ fn family(pid: Pid) -> Vec<Pid> {
         .split_whitespace()
         .filter_map(|pid| Pid::from_raw(pid.parse().ok()?));
     std::iter::once(pid).chain(below.flat_map(family)).collect()
+}
+
+/// Whether all threads of a process are stopped. One that has ended runs no more either.
+fn is_stopped(pid: i32) -> bool {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+        return true;
+    };
+    threads.flatten().all(|thread| {
+        let stat = std::fs::read_to_string(thread.path().join("stat"));
+        stat.map_or(true, |stat| {
+            [") T ", ") Z "].iter().any(|state| stat.contains(state))
+        })
+    })
 }
 
 async fn answers(kind: Kind, port: u16) -> bool {

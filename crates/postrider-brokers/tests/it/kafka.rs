@@ -84,7 +84,8 @@ struct PrivateWorld {
 async fn private_world() -> PrivateWorld {
     static SERVER: OnceCell<Mutex<PrivateServer>> = OnceCell::const_new();
     let start = || async { Mutex::new(PrivateServer::start(Kind::Kafka).await) };
-    let server = SERVER.get_or_init(start).await.lock().await;
+    let mut server = SERVER.get_or_init(start).await.lock().await;
+    server.recover().await;
     let world = World::at(Kafka::at(server.address()));
     PrivateWorld { server, world }
 }
