@@ -18,11 +18,11 @@ pub(super) async fn clean(shared: Arc<Shared>, cleanup: Cleanup, shutdown: Cance
 /// Counting the backlog may take one part in so many of the time: a long table takes long to count.
 const COUNTING: u32 = 20;
 
-const FIRST_COUNT: Duration = Duration::from_secs(1);
+const FIRST_COUNT: Duration = Duration::from_secs(5);
 
 /// Counts the backlog for the metrics until the relay stops.
 pub(super) async fn sample_backlog(shared: Arc<Shared>, shutdown: CancellationToken) {
-    // What waits is published first, and counted when a relay that has just come up has had its first second.
+    // What waits is published first, and counted when a relay that has just come up has had time for it.
     let mut pause = shared.config.backlog_every.min(FIRST_COUNT);
     loop {
         tokio::select! {

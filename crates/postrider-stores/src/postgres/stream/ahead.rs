@@ -66,7 +66,8 @@ pub(super) enum Session {
 }
 
 impl Session {
-    /// Reads on where the claim's parts end, if there may be more.
+    /// Reads on where the claim's parts end, if there may be more, and gives back the locks on the outbox. Nobody waits for it
+    /// before publishing.
     pub(super) fn start(
         inner: &Arc<Inner>,
         ready: &Arc<Ready>,
@@ -79,11 +80,12 @@ impl Session {
             .filter(|part| part.more)
             .filter_map(|part| Some((part.progress.clone(), part.entries.last()?.position)))
             .collect();
-        if ends.is_empty() {
+        if ends.is_empty() && !opened.has_read() {
             return Self::Resting(opened);
         }
         // The groups of a claim share its limit.
-        let each = limit.div_ceil(ends.len().try_into().unwrap_or(1)).max(1);
+        let sharing = u32::try_from(ends.len()).unwrap_or(1).max(1);
+        let each = limit.div_ceil(sharing).max(1);
         let reading = read(inner.clone(), ready.clone(), opened, ends, each);
         Self::Reading(AbortOnDropHandle::new(tokio::spawn(reading)))
     }

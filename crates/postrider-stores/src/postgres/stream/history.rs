@@ -1,14 +1,68 @@
 //! Whether saved progress and the database belong together. Progress names transactions, and another database has other
 //! transactions by the same numbers: to go on would skip records without a word.
 
+use std::sync::{Mutex, PoisonError};
+
 use postrider_core::StoreError;
+use sqlx::postgres::PgRow;
+use sqlx::{PgConnection, Row as _};
 
 use super::Stream;
-use super::open::Here;
 use super::progress::{self, Progress};
 use crate::postgres::Inner;
+use crate::postgres::outbox::query;
 
 const REMEDY: &str = "nothing is lost, and nothing is published until `postrider stream re-anchor` has been run for this outbox";
+
+/// Which database this is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Here {
+    /// `None` where the role may not know.
+    pub(super) system: Option<String>,
+    pub(super) timeline: String,
+}
+
+/// The last server that was asked which system it is: when it was started, and its answer. A server that was started at
+/// another moment is asked again.
+#[derive(Debug, Default)]
+pub(super) struct Asked(Mutex<Option<(String, Option<String>)>>);
+
+impl Asked {
+    fn of(&self, since: &str) -> Option<Option<String>> {
+        let asked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (known, system) = asked.as_ref()?;
+        (known == since).then(|| system.clone())
+    }
+
+    fn keep(&self, since: String, system: Option<String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((since, system));
+    }
+}
+
+impl Stream {
+    /// Where a look was taken, on the connection that took it.
+    pub(super) async fn here(
+        &self,
+        look: &PgRow,
+        connection: &mut PgConnection,
+    ) -> Result<Here, sqlx::Error> {
+        let since: String = look.try_get("here_since")?;
+        let system = match (self.asked.of(&since), &self.statements.system) {
+            (Some(system), _) => system,
+            (None, None) => None,
+            (None, Some(statement)) => {
+                let row = query(statement).fetch_one(connection).await?;
+                let system: Option<String> = row.try_get(0)?;
+                self.asked.keep(since, system.clone());
+                system
+            }
+        };
+        Ok(Here {
+            system,
+            timeline: look.try_get("here_timeline")?,
+        })
+    }
+}
 
 /// A promoted standby or a restored backup of files has the same identifier: records and progress then come from one
 /// moment of one history, and go on together.

@@ -1,8 +1,8 @@
 //! Claims of an append-only outbox. A group of lanes is held by an advisory lock of an open transaction, as in hold mode;
 //! settling saves how far its stream was read. No row of the outbox is ever written.
 //!
-//! Between claim and settle the transaction holds no lock on the outbox: what reading took is given back by rolling back
-//! to a savepoint, so that a segment can be emptied while somebody publishes.
+//! While a claim's records are published its transaction holds no lock on the outbox: what reading took is given back by
+//! rolling back to a savepoint, so that a segment can be emptied meanwhile.
 
 mod ahead;
 mod anchor;
@@ -52,6 +52,7 @@ pub(super) struct Stream {
     pub(super) groups: u32,
     /// What was read ahead.
     shelf: Shelf,
+    asked: history::Asked,
 }
 
 impl Stream {
@@ -109,6 +110,7 @@ impl Inner {
             statements,
             groups,
             shelf: Shelf::default(),
+            asked: history::Asked::default(),
         }))
     }
 }
@@ -165,7 +167,6 @@ async fn round(inner: &Arc<Inner>, ready: &Arc<Ready>, want: Want) -> Result<Rou
         troubled = due(inner, ready, &mut opened, groups, want.limit).await?;
         parked = parked_keys(inner, ready, &mut opened, &chunks, &troubled).await?;
     }
-    opened.end_reading().await.map_err(&failed)?;
     let gathered = gather(chunks, troubled, &parked, want.limit);
     if !gathered.records.is_empty() {
         return Ok(Round::Claimed(Box::new(Held {

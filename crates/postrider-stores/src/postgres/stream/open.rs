@@ -2,10 +2,10 @@
 
 use postrider_core::{Share, StoreError};
 use sqlx::Row as _;
-use sqlx::postgres::PgRow;
 
+use super::Stream;
+use super::history::{self, Here};
 use super::progress::{Progress, nobody};
-use super::{Stream, history};
 use crate::postgres::Inner;
 use crate::postgres::claim::{begin_settings, lock_lanes};
 use crate::postgres::error::store_error;
@@ -26,14 +26,6 @@ pub(super) struct Opened {
     has_read: bool,
 }
 
-/// Which database this is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Here {
-    /// `None` where the role may not know.
-    pub(super) system: Option<String>,
-    pub(super) timeline: String,
-}
-
 /// The groups are locked before, not in, the statement that reads their progress: its snapshot then has what their last
 /// holder saved.
 pub(super) async fn open(
@@ -48,7 +40,7 @@ pub(super) async fn open(
         return Ok(None);
     }
     let failed = store_error("claim records", &inner.name());
-    let (tx, rows) = Tx::begin(&inner.pool, begin_text(inner, stream, &wanted).into())
+    let (mut tx, rows) = Tx::begin(&inner.pool, begin_text(inner, stream, &wanted).into())
         .await
         .map_err(&failed)?;
     let held: Vec<i32> = rows
@@ -61,7 +53,7 @@ pub(super) async fn open(
     }
     let looks = || rows.iter().filter(|row| row.try_get_raw("lane").is_err());
     let look = looks().next().ok_or_else(|| nobody(inner))?;
-    let here = Here::of(look).map_err(&failed)?;
+    let here = stream.here(look, tx.connection()).await.map_err(&failed)?;
     let mut standing = Vec::with_capacity(held.len());
     for look in looks() {
         let progress = Progress::of(inner, look)?;
@@ -98,16 +90,11 @@ fn begin_text(inner: &Inner, stream: &Stream, wanted: &[u32]) -> String {
     text
 }
 
-impl Here {
-    pub(super) fn of(look: &PgRow) -> Result<Self, sqlx::Error> {
-        Ok(Self {
-            system: look.try_get("here_system")?,
-            timeline: look.try_get("here_timeline")?,
-        })
-    }
-}
-
 impl Opened {
+    pub(super) fn has_read(&self) -> bool {
+        self.has_read
+    }
+
     /// To read from the outbox.
     pub(super) fn reads(&mut self) -> &mut Tx {
         self.has_read = true;

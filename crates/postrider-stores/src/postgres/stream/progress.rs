@@ -5,7 +5,7 @@ use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
 use super::Stream;
-use super::open::Here;
+use super::history::Here;
 use super::snapshot::Snapshot;
 use crate::postgres::Inner;
 use crate::postgres::error::store_error;
@@ -82,12 +82,14 @@ pub(super) async fn standing(
     let groups: Vec<u32> = (0..stream.groups).collect();
     let failed = store_error("look at the stream's progress", &inner.name());
     let look = stream.statements.look(&groups);
+    let mut connection = inner.pool.acquire().await.map_err(&failed)?;
     let rows = sqlx::raw_sql(sqlx::AssertSqlSafe(look))
-        .fetch_all(&inner.pool)
+        .fetch_all(&mut *connection)
         .await
         .map_err(&failed)?;
     let first = rows.first().ok_or_else(|| nobody(inner))?;
-    let here = Here::of(first).map_err(&failed)?;
+    let here = stream.here(first, &mut connection).await;
+    let here = here.map_err(&failed)?;
     let standing = rows.iter().map(|row| Progress::of(inner, row));
     Ok((here, standing.collect::<Result<_, _>>()?))
 }

@@ -1,10 +1,13 @@
 //! The next records of a group's stream. Those of a difference never change, so they may be read before they are wanted.
 
+use std::sync::Arc;
+
 use postrider_core::{Record, RecordId, StoreError};
 
 use super::progress::Progress;
 use crate::postgres::Inner;
 use crate::postgres::claim::fetch;
+use crate::postgres::ids::PgQuery;
 use crate::postgres::outbox::{Ready, query};
 use crate::postgres::tx::Tx;
 use crate::sql::statement::stream::{SEGMENT_BITS, SEGMENTS};
@@ -30,10 +33,29 @@ impl Reading<'_> {
     /// The next records above a position of the difference.
     pub(super) async fn chunk(&self, tx: &mut Tx, after: i64) -> Result<Chunk, StoreError> {
         let progress = self.progress;
-        let mut records = self.later(tx, after).await?;
+        let (low, high) = (after.max(progress.from_low), progress.to_high);
+        let within: Vec<i64> = segments(low, high).collect();
         let ended = progress.from.ended_in(&progress.to);
+        let mut records = match &within[..] {
+            // One round trip: under a steady load, every claim of a few records comes here.
+            [segment] if !ended.is_empty() => {
+                let difference = &self.ready.stream()?.statements.difference;
+                let both = self.statement(&difference.both[number(*segment)], self.limit.into())?;
+                let both = self.bind_later(both, (low, high));
+                self.fetch(tx, bind_running(both, &ended, after)).await?
+            }
+            _ => {
+                let mut records = self.later(tx, &within, (low, high)).await?;
+                if !ended.is_empty() {
+                    let running = &self.ready.stream()?.statements.difference.running;
+                    let running = self.statement(running, self.limit.into())?;
+                    let running = bind_running(running, &ended, after);
+                    records.append(&mut self.fetch(tx, running).await?);
+                }
+                records
+            }
+        };
         if !ended.is_empty() {
-            records.append(&mut self.running(tx, after, &ended).await?);
             records.sort_by_key(position);
         }
         // Whoever was cut off at the limit has nothing before the limit that is missing here.
@@ -43,55 +65,53 @@ impl Reading<'_> {
     }
 
     /// Segment by segment, as far as the difference goes.
-    async fn later(&self, tx: &mut Tx, after: i64) -> Result<Vec<Record>, StoreError> {
-        let (low, high) = (after.max(self.progress.from_low), self.progress.to_high);
+    async fn later(
+        &self,
+        tx: &mut Tx,
+        within: &[i64],
+        (low, high): (i64, i64),
+    ) -> Result<Vec<Record>, StoreError> {
+        let later = &self.ready.stream()?.statements.difference.later;
         let mut found: Vec<Record> = Vec::new();
-        for segment in segments(low, high) {
+        for segment in within {
             let left = i64::from(self.limit) - i64::try_from(found.len()).unwrap_or(i64::MAX);
             if left <= 0 {
                 break;
             }
-            found.append(&mut self.of_segment(tx, segment, (low, high), left).await?);
+            let statement = self.statement(&later[number(*segment)], left)?;
+            let statement = self.bind_later(statement, (low, high));
+            found.append(&mut self.fetch(tx, statement).await?);
         }
         Ok(found)
     }
 
-    async fn of_segment(
-        &self,
-        tx: &mut Tx,
-        segment: i64,
-        (low, high): (i64, i64),
-        limit: i64,
-    ) -> Result<Vec<Record>, StoreError> {
-        let stream = self.ready.stream()?;
-        let number = usize::try_from(segment % SEGMENTS).unwrap_or(0);
-        let statement = query(&stream.statements.difference.later[number])
+    fn statement(&self, text: &Arc<str>, limit: i64) -> Result<PgQuery, StoreError> {
+        let groups = self.ready.stream()?.group_count();
+        let statement = query(text).bind(limit);
+        Ok(statement.bind(self.progress.group).bind(groups))
+    }
+
+    fn bind_later(&self, statement: PgQuery, (low, high): (i64, i64)) -> PgQuery {
+        statement
             .bind(low)
             .bind(high)
             .bind(self.progress.from.xmax.to_string())
             .bind(self.progress.to.to_string())
-            .bind(self.progress.group)
-            .bind(stream.group_count())
-            .bind(limit);
-        fetch(self.inner, self.ready, statement, tx.connection()).await
     }
 
-    async fn running(
-        &self,
-        tx: &mut Tx,
-        after: i64,
-        ended: &[u64],
-    ) -> Result<Vec<Record>, StoreError> {
-        let stream = self.ready.stream()?;
-        let ended: Vec<String> = ended.iter().map(ToString::to_string).collect();
-        let statement = query(&stream.statements.difference.running)
-            .bind(ended)
-            .bind(after)
-            .bind(self.progress.group)
-            .bind(stream.group_count())
-            .bind(i64::from(self.limit));
+    async fn fetch(&self, tx: &mut Tx, statement: PgQuery) -> Result<Vec<Record>, StoreError> {
         fetch(self.inner, self.ready, statement, tx.connection()).await
     }
+}
+
+fn bind_running(statement: PgQuery, ended: &[u64], after: i64) -> PgQuery {
+    let ended: Vec<String> = ended.iter().map(ToString::to_string).collect();
+    statement.bind(ended).bind(after)
+}
+
+/// Where a segment's statement is found.
+fn number(segment: i64) -> usize {
+    usize::try_from(segment % SEGMENTS).unwrap_or(0)
 }
 
 /// The segments that may have positions above `low` and up to `high`: at most as many as there are.

@@ -112,6 +112,10 @@ async fn another_timeline_goes_on() {
 #[tokio::test]
 async fn after_a_dump_and_restore_nothing_is_lost() {
     let world = half_read().await;
+    let layout = Layout::preset("native").unwrap();
+    let wandering_pool = connect(&world.database.url, 1).unwrap();
+    let wandering = PostgresStore::new(wandering_pool.clone(), Options::new(layout.clone()));
+    wandering.open().await.unwrap();
     let server = PrivateServer::start(Kind::Postgres).await;
     let target = format!("postgres://postgres@{}/postgres", server.address());
     let mut dump = Command::new("pg_dump")
@@ -128,7 +132,6 @@ async fn after_a_dump_and_restore_nothing_is_lost() {
     assert!(restored.success() && dump.wait().unwrap().success());
     let url = format!("{target}?options=-csearch_path%3D{}", world.database.schema);
     let pool = connect(&url, 4).unwrap();
-    let layout = Layout::preset("native").unwrap();
     let outbox = Outbox::new(layout.clone());
     let mut tx = pool.begin().await.unwrap();
     for event in [world.event(Some("a"), 7), world.event(Some("c"), 8)] {
@@ -137,6 +140,14 @@ async fn after_a_dump_and_restore_nothing_is_lost() {
     tx.commit().await.unwrap();
     let store = PostgresStore::new(pool.clone(), Options::new(layout));
     assert_refused(&store).await;
+    // One that was open all along, and whose next connection leads to the new cluster.
+    let connection = wandering_pool.acquire().await.unwrap();
+    connection.close().await.unwrap();
+    wandering_pool.set_connect_options(url.parse().unwrap());
+    let refused = wandering.claim(ALL).await.map(drop).unwrap_err();
+    let reason = refused.to_string();
+    assert!(reason.contains("system identifier"), "{reason}");
+    assert_refused(&wandering).await;
     assert_eq!(store.re_anchor().await.unwrap().unread, 5);
     let read = drain(&store).await;
     let of = |key: &str| -> Vec<i64> {

@@ -38,6 +38,8 @@ pub(crate) struct Stream {
     /// → how many groups there are.
     pub groups: Arc<str>,
     look: Arc<str>,
+    /// → the database's system identifier; `None` where the role may not know.
+    pub system: Option<Arc<str>>,
     pub difference: Difference,
     /// groups, limit, how many groups there are → records that failed and are due, with attempts and group.
     pub due: Arc<str>,
@@ -56,6 +58,9 @@ pub(crate) struct Stream {
     pub segments: segments::Statements,
     pub anchor: Anchor,
 }
+
+/// Planning this takes as long as all the rest of a look, so it is not asked in each.
+const SYSTEM: &str = "SELECT system_identifier::text FROM pg_control_system()";
 
 /// The tables of a stream beside its outbox.
 #[derive(Debug, Clone)]
@@ -111,7 +116,8 @@ impl Writer<'_> {
         let stream = self.stream_writer()?;
         Some(Stream {
             groups: stream.groups().into(),
-            look: stream.look(knows_system).into(),
+            look: stream.look().into(),
+            system: knows_system.then(|| SYSTEM.into()),
             difference: stream.difference(),
             due: stream.due().into(),
             parked: stream.parked().into(),

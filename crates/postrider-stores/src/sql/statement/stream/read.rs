@@ -5,15 +5,16 @@ use std::sync::Arc;
 use super::segments::{SEGMENTS, segment};
 use super::{Stream, StreamWriter};
 
-/// Finding the records of a difference of snapshots.
+/// Finding the records of a difference of snapshots. All statements take limit, group and groups first.
 #[derive(Debug, Clone)]
 pub(crate) struct Difference {
-    /// One per segment: lowest position, not included; highest; the first transaction that is later than `from`; `to`; group;
-    /// groups; limit → records of later transactions, in order of position.
+    /// One per segment: lowest position, not included; highest; the first transaction that is later than `from`; `to`
+    /// → records of later transactions, in order of position.
     pub later: Vec<Arc<str>>,
-    /// transactions, position, group, groups, limit → records of these transactions above the position: the first ones of each,
-    /// in no order.
+    /// transactions, position → records of these transactions above the position: the first ones of each, in no order.
     pub running: Arc<str>,
+    /// One per segment: what `later` takes, then what `running` takes → what both find, in no order.
+    pub both: Vec<Arc<str>>,
 }
 
 impl Stream {
@@ -36,16 +37,11 @@ impl StreamWriter<'_> {
     /// Its value of the sequence is a lower bound for what later transactions draw, so this comes before anything
     /// that gives the claim a transaction number. It is also an upper bound for what the snapshot has: the snapshot is
     /// taken first.
-    pub(super) fn look(&self, knows_system: bool) -> String {
-        let system = if knows_system {
-            "(SELECT system_identifier::text FROM pg_control_system())"
-        } else {
-            "NULL::text"
-        };
+    pub(super) fn look(&self) -> String {
         format!(
             "SELECT s.grp, s.version, s.epoch, s.position, s.from_snapshot::text, s.from_low, s.to_snapshot::text, \
              s.to_low, s.to_high, s.next_low, s.system, s.timeline, pg_current_snapshot()::text AS now, {drawn} AS drawn, \
-             EXISTS (SELECT FROM {troubles}) AS troubled, {system} AS here_system, \
+             EXISTS (SELECT FROM {troubles}) AS troubled, pg_postmaster_start_time()::text AS here_since, \
              substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) AS here_timeline\n\
              FROM {sequence} AS q CROSS JOIN unnest('{{groups}}'::int4[]) AS w(grp) CROSS JOIN LATERAL {latest} AS s",
             drawn = self.drawn("q"),
@@ -69,7 +65,11 @@ impl StreamWriter<'_> {
             later: (0..SEGMENTS)
                 .map(|number| self.later(number).into())
                 .collect(),
-            running: self.running().into(),
+            running: self.running(4).into(),
+            both: (0..SEGMENTS)
+                .map(|number| format!("({})\nUNION ALL\n({})", self.later(number), self.running(8)))
+                .map(Arc::from)
+                .collect(),
         }
     }
 
@@ -78,31 +78,32 @@ impl StreamWriter<'_> {
     fn later(&self, number: i64) -> String {
         format!(
             "SELECT {list} FROM {segment} AS o\n\
-             WHERE {position} > $1::int8 AND {position} <= $2::int8\n\
-             AND {xid} >= (SELECT $3::text::xid8) AND pg_visible_in_snapshot({xid}, (SELECT $4::text::pg_snapshot))\n\
-             AND {group} = $5::int4\n\
-             ORDER BY {position} LIMIT $7::int8",
+             WHERE {position} > $4::int8 AND {position} <= $5::int8\n\
+             AND {xid} >= (SELECT $6::text::xid8) AND pg_visible_in_snapshot({xid}, (SELECT $7::text::pg_snapshot))\n\
+             AND {group} = $2::int4\n\
+             ORDER BY {position} LIMIT $1::int8",
             list = self.selection.list(),
             segment = segment(&self.writer.layout.table, number).quoted(),
             position = self.position("o"),
             xid = self.xid("o"),
-            group = self.group("o", "$6::int4"),
+            group = self.group("o", "$3::int4"),
         )
     }
 
     /// Records of transactions that ran when `from` was taken: as a rule none, or few. Ordered by transaction first, so that
-    /// no index but that of transactions will do.
-    fn running(&self) -> String {
+    /// no index but that of transactions will do. `first` is the number of its first parameter after those of all.
+    fn running(&self, first: u32) -> String {
         format!(
-            "SELECT b.* FROM unnest($1::text[]) AS x(xid) CROSS JOIN LATERAL (\n\
+            "SELECT b.* FROM unnest(${first}::text[]) AS x(xid) CROSS JOIN LATERAL (\n\
              SELECT {list} FROM {outbox} AS o\n\
-             WHERE ({xid}, {position}) > (x.xid::xid8, $2::int8) AND {xid} <= x.xid::xid8 AND {group} = $3::int4\n\
-             ORDER BY {xid}, {position} LIMIT $5::int8) AS b",
+             WHERE ({xid}, {position}) > (x.xid::xid8, ${after}::int8) AND {xid} <= x.xid::xid8 AND {group} = $2::int4\n\
+             ORDER BY {xid}, {position} LIMIT $1::int8) AS b",
+            after = first + 1,
             list = self.selection.list(),
             outbox = self.outbox(),
             position = self.position("o"),
             xid = self.xid("o"),
-            group = self.group("o", "$4::int4"),
+            group = self.group("o", "$3::int4"),
         )
     }
 

@@ -26,6 +26,7 @@ fn statements_of_a_stream_are_as_they_were() {
             ("look", &*stream.look(&[0, 1])),
             ("later", &stream.difference.later[1]),
             ("running", &stream.difference.running),
+            ("both", &stream.difference.both[1]),
             ("due", &stream.due),
             ("parked_keys", &stream.parked),
             ("advance", &stream.advance),
