@@ -40,6 +40,8 @@ postrider_subject() { # LAYOUT VERB [BATCH [MORE]]
       ;;
     start)
       config "$1" "${3:-}" "${4:-}" >"$BENCH_WORK/postrider.toml"
+      # As in the image and the systemd unit that ship.
+      export MALLOC_ARENA_MAX=1
       exec "$postrider" relay --config "$BENCH_WORK/postrider.toml"
       ;;
     *) echo "no verb $2" >&2; exit 2 ;;

@@ -2,6 +2,8 @@
 //! written only where it still stands, so a claim that lapsed overwrites nobody.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use async_trait::async_trait;
@@ -27,16 +29,41 @@ fn begin_settling() -> Arc<str> {
     format!("{begin}; {WITHOUT_WAITING}").into()
 }
 
-/// With order per key, how many of the oldest records are looked at first, at least. Those that are in flight are among
-/// them; where all of them are in flight or blocked, the claim looks further.
-const DEPTH_MIN: u32 = 256;
+/// With order per key, how many of the oldest records of its lanes a claim looks at. Those that another relay has in flight
+/// are among them, and those that wait behind others. Looking costs as much as a third of claiming, so a claim looks
+/// at little more than it wants, until one finds less than it wants.
+#[derive(Debug, Default)]
+pub(super) struct Depth(AtomicU32);
 
-/// Where nothing was claimed in order, how many records were looked at.
-fn unclaimed(rows: &[PgRow]) -> Result<Option<i64>, sqlx::Error> {
-    match rows.first() {
-        Some(row) if row.try_get_raw("token")?.is_null() => row.try_get("seen").map(Some),
-        _ => Ok(None),
+impl Depth {
+    const MIN: u32 = 256;
+    /// Each step looks twice as far.
+    const STEPS_MAX: u32 = 3;
+
+    fn of(&self, limit: u32) -> u32 {
+        let first = Self::MIN.max(limit.saturating_add(limit / 8));
+        first.saturating_mul(1 << self.0.load(Relaxed).min(Self::STEPS_MAX))
     }
+
+    /// `whole`: whether the claim has seen all that there was.
+    fn learn(&self, limit: u32, claimed: usize, whole: bool) {
+        let steps = self.0.load(Relaxed);
+        let steps = match claimed >= limit as usize {
+            true => steps.saturating_sub(1),
+            false if whole => steps,
+            false => Self::STEPS_MAX.min(steps + 1),
+        };
+        self.0.store(steps, Relaxed);
+    }
+}
+
+/// How many records a claim in order has looked at, and whether it has claimed any.
+fn looked_at(rows: &[PgRow]) -> Result<Option<(i64, bool)>, sqlx::Error> {
+    let Some(first) = rows.first() else {
+        return Ok(None);
+    };
+    let claimed = !first.try_get_raw("token")?.is_null();
+    Ok(Some((first.try_get("seen")?, claimed)))
 }
 
 /// The time of a claim as the table has it, in Postgres' own microseconds.
@@ -61,24 +88,32 @@ pub(super) async fn claim(
     let Some(mut begun) = begin(inner, &ready, want).await.map_err(&failed)? else {
         return Ok(None);
     };
-    let mut depth = DEPTH_MIN.max(want.limit.saturating_mul(4));
+    let ordered = begun.lanes_held > 0;
+    let mut depth = ready.depth.of(want.limit);
     let rows = loop {
         let update = query(&ready.statements.claim)
             .bind(i64::from(want.limit))
             .bind(begun.lanes.clone());
-        let update = match begun.lanes_held {
-            0 => update,
-            _ => update.bind(i64::from(depth)),
+        let update = match ordered {
+            true => update.bind(i64::from(depth)),
+            false => update,
         };
         let rows = update
             .fetch_all(begun.tx.connection())
             .await
             .map_err(&failed)?;
-        match unclaimed(&rows).map_err(&failed)? {
+        if !ordered {
+            break rows;
+        }
+        match looked_at(&rows).map_err(&failed)? {
             // Everything that was looked at is held or blocked, and there is more behind it.
-            Some(seen) if seen >= i64::from(depth) => depth = depth.saturating_mul(8),
-            Some(_) => break Vec::new(),
-            None => break rows,
+            Some((seen, false)) if seen >= i64::from(depth) => depth = depth.saturating_mul(8),
+            Some((seen, true)) => {
+                let whole = seen < i64::from(depth);
+                ready.depth.learn(want.limit, rows.len(), whole);
+                break rows;
+            }
+            Some((_, false)) | None => break Vec::new(),
         }
     };
     let Some(first) = rows.first() else {
@@ -232,5 +267,24 @@ impl Type<Postgres> for Token {
 impl Encode<'_, Postgres> for Token {
     fn encode_by_ref(&self, buffer: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError> {
         Encode::<Postgres>::encode(self.0, buffer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_looks_further_after_one_that_found_less_than_it_wanted() {
+        let depth = Depth::default();
+        assert_eq!((depth.of(50), depth.of(2_000)), (256, 2_250));
+        depth.learn(2_000, 10, false);
+        assert_eq!(depth.of(2_000), 4_500);
+        (0..9).for_each(|_| depth.learn(2_000, 10, false));
+        assert_eq!(depth.of(2_000), 18_000);
+        depth.learn(2_000, 10, true);
+        assert_eq!(depth.of(2_000), 18_000, "there was no more to find");
+        (0..9).for_each(|_| depth.learn(2_000, 2_000, false));
+        assert_eq!(depth.of(2_000), 2_250);
     }
 }

@@ -7,6 +7,7 @@ use sqlx::AssertSqlSafe;
 
 use super::error::{is_stale, store_error};
 use super::ids::PgQuery;
+use super::lease::Depth;
 use super::stream::Stream;
 use super::{Inner, Options, shape};
 use crate::sql::dialect::POSTGRES;
@@ -21,6 +22,8 @@ pub(super) struct Ready {
     pub id_kind: Kind,
     /// For outboxes that are only appended to.
     pub stream: Option<Stream>,
+    /// For those that are claimed by lease.
+    pub depth: Depth,
 }
 
 impl Inner {
@@ -48,6 +51,7 @@ impl Inner {
             statements: writer(&self.options, &table).statements(),
             id_kind: table.kind(&layout.columns.id),
             stream,
+            depth: Depth::default(),
             table,
         });
         *known = Some(ready.clone());
