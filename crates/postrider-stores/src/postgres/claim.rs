@@ -150,12 +150,26 @@ pub(super) async fn fetch(
     statement: PgQuery,
     connection: &mut PgConnection,
 ) -> Result<Vec<Record>, StoreError> {
+    fetch_with(inner, ready, statement, connection, |_| Ok(true)).await
+}
+
+/// The same, for a statement whose first row tells more: `look` reads it, and says whether it is a record too.
+pub(super) async fn fetch_with(
+    inner: &Inner,
+    ready: &Ready,
+    statement: PgQuery,
+    connection: &mut PgConnection,
+    mut look: impl FnMut(&PgRow) -> Result<bool, sqlx::Error>,
+) -> Result<Vec<Record>, StoreError> {
     let failed = store_error("claim records", &inner.name());
     let mut reader = Reader::new(&ready.statements.selection);
     let mut records = Vec::new();
     let mut rows = statement.fetch(connection);
     while let Some(row) = rows.try_next().await.map_err(&failed)? {
         if records.is_empty() {
+            if !look(&row).map_err(&failed)? {
+                continue;
+            }
             check_columns(inner, ready, &row)?;
         }
         let cells = PgCells::new(&row, &ready.statements.selection);

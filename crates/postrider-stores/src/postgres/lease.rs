@@ -15,7 +15,7 @@ use sqlx::postgres::{PgArgumentBuffer, PgRow, PgTypeInfo};
 use sqlx::{Encode, Postgres, Row as _, Type, ValueRef as _};
 
 use super::Inner;
-use super::claim::{WITHOUT_WAITING, begin, lock_class, records, wait_for_the_disk};
+use super::claim::{Begun, WITHOUT_WAITING, begin, fetch_with, lock_class, wait_for_the_disk};
 use super::error::store_error;
 use super::ids::{IdList, PgQuery};
 use super::outbox::{Ready, query};
@@ -57,15 +57,6 @@ impl Depth {
     }
 }
 
-/// How many records a claim in order has looked at, and whether it has claimed any.
-fn looked_at(rows: &[PgRow]) -> Result<Option<(i64, bool)>, sqlx::Error> {
-    let Some(first) = rows.first() else {
-        return Ok(None);
-    };
-    let claimed = !first.try_get_raw("token")?.is_null();
-    Ok(Some((first.try_get("seen")?, claimed)))
-}
-
 /// The time of a claim as the table has it, in Postgres' own microseconds.
 #[derive(Debug, Clone, Copy)]
 struct Token(i64);
@@ -88,43 +79,23 @@ pub(super) async fn claim(
     let Some(mut begun) = begin(inner, &ready, want).await.map_err(&failed)? else {
         return Ok(None);
     };
-    let ordered = begun.lanes_held > 0;
     let mut depth = ready.depth.of(want.limit);
-    let rows = loop {
-        let update = query(&ready.statements.claim)
-            .bind(i64::from(want.limit))
-            .bind(begun.lanes.clone());
-        let update = match ordered {
-            true => update.bind(i64::from(depth)),
-            false => update,
-        };
-        let rows = update
-            .fetch_all(begun.tx.connection())
-            .await
-            .map_err(&failed)?;
-        if !ordered {
-            break rows;
-        }
-        match looked_at(&rows).map_err(&failed)? {
-            // Everything that was looked at is held or blocked, and there is more behind it.
-            Some((seen, false)) if seen >= i64::from(depth) => depth = depth.saturating_mul(8),
-            Some((seen, true)) => {
-                let whole = seen < i64::from(depth);
-                ready.depth.learn(want.limit, rows.len(), whole);
-                break rows;
+    let (records, token) = loop {
+        let found = look(inner, &ready, &mut begun, want.limit, depth).await?;
+        let whole = found.seen < i64::from(depth);
+        match found.token {
+            Some(token) => {
+                ready.depth.learn(want.limit, found.records.len(), whole);
+                break (found.records, token);
             }
-            Some((_, false)) | None => break Vec::new(),
+            // Everything that was looked at is held or blocked, and there is more behind it.
+            None if !whole => depth = depth.saturating_mul(8),
+            None => {
+                begun.tx.rollback().await.map_err(&failed)?;
+                return Ok(None);
+            }
         }
     };
-    let Some(first) = rows.first() else {
-        begun.tx.rollback().await.map_err(&failed)?;
-        return Ok(None);
-    };
-    let token = first
-        .try_get_unchecked("token")
-        .map(Token)
-        .map_err(&failed)?;
-    let records = records(inner, &ready, &rows)?;
     begun.tx.commit().await.map_err(&failed)?;
     let lapses_at = inner.options.lease_lapses(started);
     Ok(Some(Box::new(Leased {
@@ -134,6 +105,61 @@ pub(super) async fn claim(
         token,
         lapses_at,
     })))
+}
+
+struct Found {
+    records: Vec<Record>,
+    /// Where any were claimed.
+    token: Option<Token>,
+    /// In order, how many records were looked at.
+    seen: i64,
+}
+
+async fn look(
+    inner: &Inner,
+    ready: &Ready,
+    begun: &mut Begun,
+    limit: u32,
+    depth: u32,
+) -> Result<Found, StoreError> {
+    let ordered = begun.lanes_held > 0;
+    let lanes = begun.lanes.clone();
+    let bound = |text| {
+        let statement = query(text).bind(i64::from(limit)).bind(lanes.clone());
+        match ordered {
+            true => statement.bind(i64::from(depth)),
+            false => statement,
+        }
+    };
+    let (mut token, mut seen) = (None, 0);
+    let first = |row: &PgRow| {
+        if ordered {
+            seen = row.try_get("seen")?;
+        }
+        if !row.try_get_raw("token")?.is_null() {
+            token = Some(Token(row.try_get_unchecked("token")?));
+        }
+        Ok(token.is_some())
+    };
+    let claim = bound(&ready.statements.claim);
+    let mut records = fetch_with(inner, ready, claim, begun.tx.connection(), first).await?;
+    let Some(lease) = &ready.statements.lease else {
+        return Err(StoreError::Mismatch("a lease needs a status column".into()));
+    };
+    if lease.unsorted {
+        records.sort_unstable_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
+    }
+    // Nothing claimed, and no row to say how many were looked at.
+    if let (None, true, Some(looked_at)) = (&token, lease.unsorted, &lease.looked_at) {
+        let row = bound(looked_at).fetch_one(begun.tx.connection()).await;
+        let counted = row.and_then(|row| row.try_get("seen"));
+        seen = counted.map_err(store_error("claim records", &inner.name()))?;
+    }
+    Ok(Found {
+        records,
+        token,
+        seen,
+    })
 }
 
 #[async_trait]

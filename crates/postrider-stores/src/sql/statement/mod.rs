@@ -48,6 +48,9 @@ pub(crate) struct Statements {
     /// key, third: how many records to look at; where rows cannot be locked
     /// and order does not matter, fifth: the ids that others hold.
     pub claim: Arc<str>,
+    /// For leases where rows can be locked.
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code))]
+    pub lease: Option<Lease>,
     /// ids. Where claims are leases and rows cannot be locked, what marks a claim's records.
     pub mark: Option<Arc<str>>,
     /// outbox, record ids as text → record id, attempts, whether it may not be tried now.
@@ -68,6 +71,15 @@ pub(crate) struct Statements {
     pub backlog: Arc<str>,
     pub dead: Dead,
     pub audit: Audit,
+}
+
+#[derive(Debug, Clone)]
+#[cfg_attr(not(feature = "postgres"), expect(dead_code))]
+pub(crate) struct Lease {
+    /// Whether claimed records come in no order, to be put in that of their times and ids.
+    pub unsorted: bool,
+    /// With order per key, and the claim's parameters → how many records it has looked at.
+    pub looked_at: Option<Arc<str>>,
 }
 
 #[derive(Debug, Clone)]
@@ -113,6 +125,7 @@ impl Writer<'_> {
         let (mark_failed, settle_failed) = self.settle_failed();
         Statements {
             claim: self.claim(&selection).into(),
+            lease: self.lease(),
             selection,
             mark: self.mark().map(Into::into),
             troubles_of: self.troubles_of().into(),

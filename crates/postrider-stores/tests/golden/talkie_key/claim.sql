@@ -4,8 +4,7 @@ FROM "outbox" AS o
 WHERE o."published_at" IS NULL
 AND ($2::int4[] IS NULL OR (hashtext(coalesce(o."key"::text, o."id"::text)) & 2147483647) % 32 = ANY($2::int4[]))
 ORDER BY o."created_at", o."id"
-LIMIT $3),
-claimed AS (
+LIMIT $3)
 UPDATE "outbox" AS o SET "status" = 'publishing', "last_attempt_at" = now()
 WHERE o."id" = ANY(ARRAY(
 SELECT c."id"
@@ -20,5 +19,4 @@ LIMIT $1
 AND o."published_at" IS NULL AND o."status" IN ('pending', 'failed', 'publishing')
 AND (o."status" IN ('pending', 'failed') AND (o."next_attempt_at" IS NULL OR o."next_attempt_at" <= now() OR o."status" = 'pending' AND o."next_attempt_at" <= o."created_at")
   OR o."status" = 'publishing' AND NOT (o."last_attempt_at" IS NOT NULL AND o."last_attempt_at" >= now() + -60000000 * interval '1 microsecond'))
-RETURNING o."id" AS c0, o."topic" AS c1, o."key" AS c2, o."idempotency_key" AS c3, o."payload_json" AS c4, o."created_at" AS c5, o."retry_count" AS c6, o."last_attempt_at"::timestamptz AS token, o."created_at" AS s0, o."id" AS s1)
-SELECT c0, c1, c2, c3, c4, c5, c6, token, seen FROM (SELECT count(*) AS seen FROM head) AS h LEFT JOIN claimed ON true ORDER BY s0, s1
+RETURNING o."id" AS c0, o."topic" AS c1, o."key" AS c2, o."idempotency_key" AS c3, o."payload_json" AS c4, o."created_at" AS c5, o."retry_count" AS c6, o."last_attempt_at"::timestamptz AS token, (SELECT count(*) FROM head) AS seen

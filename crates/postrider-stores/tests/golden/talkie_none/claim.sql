@@ -1,4 +1,3 @@
-WITH claimed AS (
 UPDATE "outbox" AS o SET "status" = 'publishing', "last_attempt_at" = now()
 WHERE o."id" = ANY(ARRAY(
 SELECT o."id"
@@ -10,5 +9,4 @@ ORDER BY o."created_at", o."id"
 LIMIT $1
 FOR UPDATE OF o SKIP LOCKED
 ))
-RETURNING o."id" AS c0, o."topic" AS c1, o."key" AS c2, o."idempotency_key" AS c3, o."payload_json" AS c4, o."created_at" AS c5, o."retry_count" AS c6, o."last_attempt_at"::timestamptz AS token, o."created_at" AS s0, o."id" AS s1)
-SELECT c0, c1, c2, c3, c4, c5, c6, token FROM claimed ORDER BY s0, s1
+RETURNING o."id" AS c0, o."topic" AS c1, o."key" AS c2, o."idempotency_key" AS c3, o."payload_json" AS c4, o."created_at" AS c5, o."retry_count" AS c6, o."last_attempt_at"::timestamptz AS token
