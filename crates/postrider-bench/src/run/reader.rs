@@ -76,9 +76,14 @@ impl Drop for Reader {
 
 fn follow(consumer: &BaseConsumer, clock: Clock, arrivals: &Mutex<Arrivals>, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
-        // Errors are those of a broker that is down; the client tries again by itself.
-        let Some(Ok(message)) = consumer.poll(Duration::from_millis(100)) else {
-            continue;
+        let message = match consumer.poll(Duration::from_millis(100)) {
+            None => continue,
+            Some(Ok(message)) => message,
+            // A broker that is down, as a rule; the client tries again by itself. Anything else would look like a loss.
+            Some(Err(error)) => {
+                eprintln!("reading what arrives: {error}");
+                continue;
+            }
         };
         let at = match clock {
             Clock::Receipt(start) => start.elapsed().as_micros() as u64,

@@ -1,5 +1,7 @@
 //! Reading: what is found, how soon, and what it leaves behind.
 
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant};
 
 use postrider_core::{Event, Fate, Layout, OutboxStore as _, Purge as _, Share, Want};
@@ -8,6 +10,7 @@ use postrider_testkit::conformance::store::StoreWorld as _;
 use postrider_testkit::database::Database;
 use postrider_testkit::eventually;
 use postrider_testkit::services::{Kind, PrivateServer};
+use sqlx::Row as _;
 
 use super::{ALL, drain, numbers, publish};
 use crate::world::world;
@@ -290,4 +293,47 @@ async fn bytes_of_any_kind_come_back_as_they_were_given() {
     let claim = json.store().claim(ALL).await.unwrap().unwrap();
     assert_eq!(claim.records()[0].payload.as_deref(), Some(text.as_bytes()));
     assert!(json.keeps_published());
+}
+
+/// What a look takes as drawn has been drawn: a position that comes later is above it. The sequence's own row is ahead for
+/// a moment while others draw, and records that came to lie below would never be read.
+#[tokio::test]
+async fn what_is_drawn_after_a_look_lies_above_it() {
+    const LOOKS: usize = 5_000;
+    let world = world("native", "").await;
+    let pool = connect(&world.database.url, 6).unwrap();
+    let draw = "SELECT nextval('postrider_outbox_position')";
+    let (looked, over) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let many = "SELECT count(nextval('postrider_outbox_position')) FROM generate_series(1, 1000)";
+    let drawers = (0..2).map(|_| async {
+        let mut connection = pool.acquire().await.unwrap();
+        while !over.load(Relaxed) {
+            let drawn: i64 = sqlx::query_scalar(many)
+                .fetch_one(&mut *connection)
+                .await
+                .unwrap();
+            assert_eq!(drawn, 1000);
+        }
+    });
+    let looker = async {
+        let mut connection = pool.acquire().await.unwrap();
+        let look = include_str!("../../golden/native_key/look.sql");
+        while looked.fetch_add(1, Relaxed) < LOOKS {
+            let rows = sqlx::raw_sql(look)
+                .fetch_all(&mut *connection)
+                .await
+                .unwrap();
+            let drawn: i64 = rows[0].get("drawn");
+            let next: i64 = sqlx::query_scalar(draw)
+                .fetch_one(&mut *connection)
+                .await
+                .unwrap();
+            assert!(
+                drawn < next,
+                "{next} was drawn after a look that saw {drawn}"
+            );
+        }
+        over.store(true, Relaxed);
+    };
+    futures::join!(looker, futures::future::join_all(drawers));
 }

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use postrider_core::layout::{Identifier, State, TableName};
 use postrider_core::{OnDead, Ordering};
 
-use super::{Writer, of, suffixed};
+use super::{Writer, literal, of, suffixed};
 use crate::sql::selection::Selection;
 
 pub(crate) use anchor::Anchor;
@@ -178,8 +178,14 @@ impl StreamWriter<'_> {
         self.writer.rules.on_dead == OnDead::Park
     }
 
-    /// The last position that was drawn from the sequence.
+    /// The last position that was drawn from the sequence, of which `alias` is the row. The row alone will not do: every 32
+    /// values Postgres writes one to its log that is 32 ahead, and whoever reads the row meanwhile gets that. The function
+    /// waits for it. It gives NULL until a first value was drawn, and then all before the segment may have been.
     fn drawn(&self, alias: &str) -> String {
-        format!("{alias}.last_value - CASE WHEN {alias}.is_called THEN 0 ELSE 1 END")
+        format!(
+            "coalesce(pg_sequence_last_value({}::regclass), \
+             greatest(({alias}.last_value >> {SEGMENT_BITS} << {SEGMENT_BITS}) - 1, 0))",
+            literal(&self.sequence())
+        )
     }
 }

@@ -54,7 +54,7 @@ impl StreamWriter<'_> {
             )
             .into(),
             rotate: format!(
-                "SELECT setval({}, $1::int8 << {SEGMENT_BITS}, false)",
+                "SELECT setval({}, $1::int8 << {SEGMENT_BITS})",
                 literal(&self.sequence())
             )
             .into(),
