@@ -30,7 +30,7 @@ fn begin_settling() -> Arc<str> {
 }
 
 /// With order per key, how many of the oldest records of its lanes a claim looks at. Those that another relay has in flight
-/// are among them, and those that wait behind others. Looking costs as much as a third of claiming, so a claim looks
+/// are among them, and those that wait behind others. Looking is a quarter of what a claim costs, so a claim looks
 /// at little more than it wants, until one finds less than it wants.
 #[derive(Debug, Default)]
 pub(super) struct Depth(AtomicU32);

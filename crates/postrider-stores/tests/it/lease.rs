@@ -79,3 +79,24 @@ async fn a_record_that_is_set_back_by_hand_must_lose_its_time() {
     set_back(again).await.unwrap();
     assert!(claim(&world, 1).await.is_some());
 }
+
+/// The server gives claimed rows in the order of their ids, which need not be that of their times.
+#[tokio::test]
+async fn a_claim_is_in_order_of_time_whatever_the_ids() {
+    for ordering in ["key", "none"] {
+        let world = world("talkie", &format!("ordering = '{ordering}'")).await;
+        let insert = "INSERT INTO outbox (id, topic, key, payload_json, created_at) \
+                      SELECT lpad((9000 - n)::text, 32, '0')::uuid, 't', 'k', '{}', now() - interval '1 h' + n * interval '1 ms' \
+                      FROM generate_series(1, 5000) AS n";
+        world.database.execute(insert).await;
+        world.database.execute("ANALYZE outbox").await;
+        let claim = claim(&world, 100).await.unwrap();
+        let times: Vec<_> = claim
+            .records()
+            .iter()
+            .map(|record| record.created_at)
+            .collect();
+        assert_eq!(times.len(), 100);
+        assert!(times.is_sorted(), "{ordering}: {times:?}");
+    }
+}
