@@ -26,7 +26,7 @@ pub(crate) struct Mode {
 const SMALL: (u32, u32) = (50, 1);
 
 /// A stream's own batch, and as many claims as it has groups of lanes.
-const STREAM: (u32, u32) = (1500, 2);
+const STREAM: (u32, u32) = (3000, 2);
 
 pub(crate) fn modes(args: &DrainArgs) -> [Mode; 7] {
     let large = (args.batch, args.claims);

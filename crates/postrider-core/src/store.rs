@@ -48,6 +48,11 @@ pub trait Claim: Send {
         0
     }
 
+    /// Whether several claims at once would get more done than one large one after the other.
+    fn is_better_shared(&self) -> bool {
+        true
+    }
+
     /// When the claim lapses by itself. Nothing may be sent after that.
     fn lapses_at(&self) -> Option<Instant>;
 

@@ -11,6 +11,9 @@ const CALLED_FOR: Duration = Duration::from_secs(1);
 /// A cycle that takes longer holds up the keys of its claim, so they are shared out.
 const SLOW: Duration = Duration::from_millis(50);
 
+/// The first cycle has connections to make.
+const SLOW_AT_FIRST: Duration = Duration::from_secs(1);
+
 /// The workers of one relay. Two shares that overlap for a moment do no harm: what one worker holds, another does not get.
 pub(super) struct Crew {
     of: u32,
@@ -46,10 +49,11 @@ impl Crew {
     }
 
     /// Runs a cycle, and calls all workers for as long as it is slow.
-    pub(super) async fn watch<T>(&self, cycle: impl Future<Output = T>) -> T {
+    pub(super) async fn watch<T>(&self, cycle: impl Future<Output = T>, is_first: bool) -> T {
+        let slow = if is_first { SLOW_AT_FIRST } else { SLOW };
         tokio::pin!(cycle);
         loop {
-            match tokio::time::timeout(SLOW, &mut cycle).await {
+            match tokio::time::timeout(slow, &mut cycle).await {
                 Ok(done) => return done,
                 Err(_) => self.call(),
             }
@@ -80,14 +84,14 @@ mod tests {
     #[tokio::test]
     async fn a_slow_cycle_calls_the_others_while_it_lasts() {
         let crew = Crew::new(2);
-        crew.watch(std::future::ready(())).await;
+        crew.watch(std::future::ready(()), true).await;
         assert_eq!(crew.share(0).await, Share::ALL);
         let called = async {
             let share = crew.share(1).await;
             assert_eq!(share, Share { index: 1, of: 2 });
         };
         tokio::select! {
-            () = crew.watch(std::future::pending()) => {}
+            () = crew.watch(std::future::pending(), false) => {}
             () = called => {}
         }
     }

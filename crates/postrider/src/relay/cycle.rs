@@ -31,6 +31,8 @@ pub(super) struct Progress {
     pub(super) moved: usize,
     /// Records that the broker acknowledged.
     pub(super) published: usize,
+    /// Whether the claim got all it asked for, and several at once would get more done.
+    pub(super) calls: bool,
     /// Why the broker is taken to be down.
     pub(super) outage: Option<String>,
 }
@@ -62,7 +64,11 @@ impl Shared {
             self.config.ordering,
             &self.config.retry,
         );
-        let progress = Progress::of(claim.records(), &outcomes, &fates);
+        let calls = claim.is_better_shared() && claim.records().len() >= want.limit as usize;
+        let progress = Progress {
+            calls,
+            ..Progress::of(claim.records(), &outcomes, &fates)
+        };
         self.journal.write(&self.name, claim.records(), &fates);
         let settled = claim.settle(&fates).await?;
         failpoints::reach(failpoints::SETTLED);
@@ -175,6 +181,7 @@ impl Progress {
                 .iter()
                 .filter(|fate| !matches!(fate, Fate::Released))
                 .count(),
+            calls: false,
             outage,
         }
     }

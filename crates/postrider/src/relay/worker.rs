@@ -21,6 +21,7 @@ pub(super) async fn run(shared: Arc<Shared>, index: u32, shutdown: CancellationT
     let mut appetite = Appetite::new(&shared.config);
     let mut tempo = shared.dial.watch();
     let mut database_errors = 0;
+    let mut is_first = true;
     while !shutdown.is_cancelled() {
         let share = tokio::select! {
             share = shared.crew.share(index) => share,
@@ -47,12 +48,15 @@ pub(super) async fn run(shared: Arc<Shared>, index: u32, shutdown: CancellationT
             appetite.next()
         };
         let cycle = shared.cycle(Want { limit, share }, &shutdown);
-        let wait = match shared.crew.watch(cycle).await {
+        let wait = match shared
+            .crew
+            .watch(cycle, std::mem::take(&mut is_first))
+            .await
+        {
             Ok(progress) => {
                 database_errors = 0;
                 shared.health.database_up();
-                let full = |progress: &Progress| progress.records >= limit as usize;
-                if progress.as_ref().is_some_and(full) {
+                if progress.as_ref().is_some_and(|progress| progress.calls) {
                     shared.crew.call();
                 }
                 shared.learn(progress, pass, &mut pace, &mut appetite)

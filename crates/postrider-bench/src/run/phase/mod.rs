@@ -76,6 +76,14 @@ impl Step {
         )
     }
 
+    /// Whether events are written while the relay runs.
+    pub(crate) fn has_writers(self) -> bool {
+        matches!(
+            self.phase(),
+            Phase::Steady | Phase::Held | Phase::Kill | Phase::Outage
+        )
+    }
+
     pub(crate) async fn measure(self, trial: &mut Trial<'_>) -> anyhow::Result<Figures> {
         match self {
             Self::Drain { records } => drain::measure(trial, records).await,

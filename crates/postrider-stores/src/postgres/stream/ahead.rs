@@ -1,5 +1,5 @@
 //! Reading ahead: while a claim's records are published, its connection reads the ones that come next. Whoever claims
-//! the group next takes them, if nobody else was there in between.
+//! the groups next takes them, if nobody else was there in between.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,48 +9,44 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::gather::Part;
 use super::open::Opened;
-use super::progress::Progress;
 use super::read::{Chunk, Reading};
 use super::settlement::{Advance, Reached};
+use super::team::Team;
 use crate::postgres::Inner;
 use crate::postgres::error::store_error;
 use crate::postgres::outbox::Ready;
 
-/// What comes after a position of the difference that a version of a group's progress is in.
+/// What comes after a position of the difference that a team is in.
 #[derive(Debug)]
 pub(super) struct Ahead {
-    progress: Progress,
+    team: Team,
     after: i64,
     chunk: Chunk,
 }
 
-/// At most one chunk per group.
+/// At most one chunk per team, by its first group.
 #[derive(Debug, Default)]
 pub(super) struct Shelf(Mutex<BTreeMap<i32, Ahead>>);
 
 impl Shelf {
-    /// What was read ahead of `progress`, if it is what comes next. What is older is dropped.
-    pub(super) fn take(&self, progress: &Progress) -> Option<Chunk> {
-        let ahead = self.lock().remove(&progress.group)?;
-        let comes_next = ahead.progress.version + 1 == progress.version
-            && ahead.progress.epoch == progress.epoch
-            && ahead.after == progress.position
-            && ahead.progress.from == progress.from
-            && ahead.progress.to == progress.to;
+    /// What was read ahead of `team`, if it is what comes next. What is older is dropped.
+    pub(super) fn take(&self, team: &Team) -> Option<Chunk> {
+        let ahead = self.lock().remove(&team.lead().group)?;
+        let comes_next = ahead.team.is_before(team, ahead.after);
         comes_next.then_some(ahead.chunk)
     }
 
-    /// Keeps what was read ahead of where the settled groups now are.
+    /// Keeps what was read ahead of where the settled teams now are.
     pub(super) fn put(&self, read: Vec<Ahead>, advances: &[Advance<'_>]) {
         let reached = |ahead: &Ahead| {
             advances.iter().any(|advance| {
-                advance.progress.group == ahead.progress.group
+                advance.team.lead().group == ahead.team.lead().group
                     && advance.to == Reached::Position(ahead.after)
             })
         };
         let mut shelf = self.lock();
         for ahead in read.into_iter().filter(reached) {
-            shelf.insert(ahead.progress.group, ahead);
+            shelf.insert(ahead.team.lead().group, ahead);
         }
     }
 
@@ -75,15 +71,15 @@ impl Session {
         parts: &[Part],
         limit: u32,
     ) -> Self {
-        let ends: Vec<(Progress, i64)> = parts
+        let ends: Vec<(Team, i64)> = parts
             .iter()
             .filter(|part| part.more)
-            .filter_map(|part| Some((part.progress.clone(), part.entries.last()?.position)))
+            .filter_map(|part| Some((part.team.clone(), part.entries.last()?.position)))
             .collect();
         if ends.is_empty() && !opened.has_read() {
             return Self::Resting(opened);
         }
-        // The groups of a claim share its limit.
+        // The teams of a claim share its limit.
         let sharing = u32::try_from(ends.len()).unwrap_or(1).max(1);
         let each = limit.div_ceil(sharing).max(1);
         let reading = read(inner.clone(), ready.clone(), opened, ends, each);
@@ -110,23 +106,19 @@ async fn read(
     inner: Arc<Inner>,
     ready: Arc<Ready>,
     mut opened: Opened,
-    ends: Vec<(Progress, i64)>,
+    ends: Vec<(Team, i64)>,
     limit: u32,
 ) -> Result<(Opened, Vec<Ahead>), StoreError> {
     let mut all = Vec::with_capacity(ends.len());
-    for (progress, after) in ends {
+    for (team, after) in ends {
         let reading = Reading {
             inner: &inner,
             ready: &ready,
-            progress: &progress,
+            team: &team,
             limit,
         };
         let chunk = reading.chunk(opened.reads(), after).await?;
-        all.push(Ahead {
-            progress,
-            after,
-            chunk,
-        });
+        all.push(Ahead { team, after, chunk });
     }
     let ended = opened.end_reading().await;
     ended.map_err(store_error("read ahead", &inner.name()))?;

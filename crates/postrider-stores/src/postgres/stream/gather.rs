@@ -1,11 +1,11 @@
-//! From chunks of several groups and records that failed earlier to one claim, in order of position.
+//! From chunks of several teams and records that failed earlier to one claim, in order of position.
 
 use std::collections::HashSet;
 
 use postrider_core::{MessageKey, Record};
 
-use super::progress::Progress;
 use super::read::{Chunk, position};
+use super::team::Team;
 
 /// What a claim holds.
 #[derive(Debug, Default)]
@@ -17,13 +17,13 @@ pub(super) struct Gathered {
     pub(super) parts: Vec<Part>,
 }
 
-/// One group's part.
+/// One team's part.
 #[derive(Debug)]
 pub(super) struct Part {
-    pub(super) progress: Progress,
+    pub(super) team: Team,
     /// In order of position, without gaps.
     pub(super) entries: Vec<Entry>,
-    /// Whether the difference may have more after them.
+    /// Whether the team may have more after them.
     pub(super) more: bool,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Entry {
 }
 
 pub(super) fn gather(
-    chunks: Vec<(Progress, Chunk)>,
+    chunks: Vec<(Team, Chunk)>,
     troubled: Vec<Record>,
     parked: &[MessageKey],
     limit: u32,
@@ -44,11 +44,11 @@ pub(super) fn gather(
     let mut gathered = Gathered::default();
     let mut all: Vec<(Option<usize>, Record)> = Vec::new();
     all.extend(troubled.into_iter().map(|record| (None, record)));
-    for (progress, chunk) in chunks {
+    for (team, chunk) in chunks {
         let part = gathered.parts.len();
         all.extend(chunk.records.into_iter().map(|record| (Some(part), record)));
         gathered.parts.push(Part {
-            progress,
+            team,
             entries: Vec::new(),
             more: chunk.more,
         });

@@ -10,6 +10,7 @@ use super::Stream;
 use super::ahead::Session;
 use super::gather::Gathered;
 use super::open::Opened;
+use super::progress::Progress;
 use super::settlement::{Advance, Reached, Settlement, Trouble};
 use crate::postgres::Inner;
 use crate::postgres::claim::wait_for_the_disk;
@@ -24,6 +25,8 @@ pub(super) struct Held {
     pub(super) session: Session,
     pub(super) gathered: Gathered,
     pub(super) lapses_at: Instant,
+    /// Whether other relays are at work too.
+    pub(super) in_company: bool,
 }
 
 #[async_trait]
@@ -33,9 +36,15 @@ impl Claim for Held {
     }
 
     fn lanes(&self) -> u32 {
-        let groups = u32::try_from(self.gathered.parts.len()).unwrap_or(0);
+        let parts = self.gathered.parts.iter();
+        let groups: usize = parts.map(|part| part.team.members().len()).sum();
+        let groups = u32::try_from(groups).unwrap_or(0);
         let of = self.ready.stream.as_ref().map_or(1, |stream| stream.groups);
         groups * LANES / of.max(1)
+    }
+
+    fn is_better_shared(&self) -> bool {
+        self.in_company
     }
 
     fn lapses_at(&self) -> Option<Instant> {
@@ -80,8 +89,9 @@ pub(super) async fn write(
             .await
             .map_err(&failed)?;
     }
-    for advance in &settlement.advances {
-        let (saved, here) = (&advance.progress.timeline, &opened.here.timeline);
+    let members = || settlement.advances.iter().flat_map(Advance::members);
+    for (progress, _) in members() {
+        let (saved, here) = (&progress.timeline, &opened.here.timeline);
         if saved != here {
             tracing::warn!(
                 table = inner.name(),
@@ -93,7 +103,7 @@ pub(super) async fn write(
     }
     if !settlement.advances.is_empty() {
         let advance = bind_advances(query(&statements.advance), &opened, settlement);
-        expect(inner, &mut opened, advance, settlement.advances.len()).await?;
+        expect(inner, &mut opened, advance, members().count()).await?;
     }
     if !settlement.copies.is_empty() {
         let copy = bind_troubles(query(&statements.copy), &settlement.copies);
@@ -113,7 +123,11 @@ pub(super) async fn write(
             .await
             .map_err(&failed)?;
     }
-    opened.tx.commit().await.map_err(&failed)
+    opened.tx.commit().await.map_err(&failed)?;
+    stream
+        .company
+        .wrote(members().map(|(progress, _)| progress));
+    Ok(())
 }
 
 /// Under the groups' locks nobody else writes; if somebody did, this claim must leave no trace.
@@ -143,34 +157,37 @@ async fn expect(
 }
 
 fn bind_advances(statement: PgQuery, opened: &Opened, settlement: &Settlement<'_>) -> PgQuery {
-    let of = &settlement.advances;
-    let each = |number: fn(&super::progress::Progress) -> i64| -> Vec<i64> {
-        of.iter().map(|advance| number(advance.progress)).collect()
+    let of: Vec<(&Progress, Reached)> = settlement
+        .advances
+        .iter()
+        .flat_map(Advance::members)
+        .collect();
+    let each = |number: fn(&Progress) -> i64| -> Vec<i64> {
+        of.iter().map(|(progress, _)| number(progress)).collect()
     };
     // A difference that is done becomes the start of the next one, whose end is not known yet.
-    let since = of.iter().map(|advance| match advance.to {
-        Reached::End => advance.progress.to.to_string(),
-        Reached::Position(_) => advance.progress.from.to_string(),
+    let since = of.iter().map(|(progress, to)| match to {
+        Reached::End => progress.to.to_string(),
+        Reached::Position(_) => progress.from.to_string(),
     });
-    let since_low = of.iter().map(|advance| match advance.to {
-        Reached::End => advance.progress.to_low,
-        Reached::Position(_) => advance.progress.from_low,
+    let since_low = of.iter().map(|(progress, to)| match to {
+        Reached::End => progress.to_low,
+        Reached::Position(_) => progress.from_low,
     });
-    let upto = of.iter().map(|advance| match advance.to {
+    let upto = of.iter().map(|(progress, to)| match to {
         Reached::End => None,
-        Reached::Position(_) => Some(advance.progress.to.to_string()),
+        Reached::Position(_) => Some(progress.to.to_string()),
     });
-    let position = |advance: &Advance<'_>| match advance.to {
+    let positions = of.iter().map(|(_, to)| match to {
         Reached::End => 0,
-        Reached::Position(position) => position,
-    };
-    let groups: Vec<i32> = of.iter().map(|advance| advance.progress.group).collect();
-    let positions: Vec<i64> = of.iter().map(position).collect();
+        Reached::Position(position) => *position,
+    });
+    let groups = of.iter().map(|(progress, _)| progress.group);
     statement
-        .bind(groups)
+        .bind(groups.collect::<Vec<_>>())
         .bind(each(|progress| progress.version))
         .bind(each(|progress| progress.epoch))
-        .bind(positions)
+        .bind(positions.collect::<Vec<_>>())
         .bind(since.collect::<Vec<_>>())
         .bind(since_low.collect::<Vec<_>>())
         .bind(upto.collect::<Vec<_>>())

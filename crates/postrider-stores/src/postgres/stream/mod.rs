@@ -6,6 +6,7 @@
 
 mod ahead;
 mod anchor;
+mod company;
 mod gather;
 mod held;
 mod history;
@@ -15,6 +16,7 @@ mod read;
 mod segments;
 mod settlement;
 mod snapshot;
+mod team;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,12 +33,13 @@ use super::outbox::{Ready, query, writer};
 use crate::sql::statement::stream::{self as statement, SEGMENTS, beside, segment};
 use crate::sql::table::Table;
 use ahead::{Session, Shelf};
+use company::Company;
 use gather::gather;
 use held::Held;
 use open::Opened;
-use progress::Progress;
 use read::{Chunk, Reading};
 use settlement::Settlement;
+use team::Team;
 
 pub use anchor::{Anchored, GroupStatus};
 pub(super) use segments::purge;
@@ -53,6 +56,7 @@ pub(super) struct Stream {
     /// What was read ahead.
     shelf: Shelf,
     asked: history::Asked,
+    company: Company,
 }
 
 impl Stream {
@@ -111,6 +115,7 @@ impl Inner {
             groups,
             shelf: Shelf::default(),
             asked: history::Asked::default(),
+            company: Company::default(),
         }))
     }
 }
@@ -163,13 +168,14 @@ async fn round(inner: &Arc<Inner>, ready: &Arc<Ready>, want: Want) -> Result<Rou
     let mut troubled = Vec::new();
     let mut parked = Vec::new();
     if opened.troubled {
-        let groups = chunks.iter().map(|(progress, _)| progress.group).collect();
+        let groups = chunks.iter().flat_map(|(team, _)| team.groups()).collect();
         troubled = due(inner, ready, &mut opened, groups, want.limit).await?;
         parked = parked_keys(inner, ready, &mut opened, &chunks, &troubled).await?;
     }
     let gathered = gather(chunks, troubled, &parked, want.limit);
     if !gathered.records.is_empty() {
         return Ok(Round::Claimed(Box::new(Held {
+            in_company: opened.in_company,
             inner: inner.clone(),
             ready: ready.clone(),
             session: Session::start(inner, ready, opened, &gathered.parts, want.limit),
@@ -190,29 +196,41 @@ async fn round(inner: &Arc<Inner>, ready: &Arc<Ready>, want: Want) -> Result<Rou
     })
 }
 
-/// The next records of every group that is held: those that were read ahead, or as many as `limit`.
+/// The next records of every team: those that were read ahead, or as many as `limit`.
 async fn chunks(
     inner: &Inner,
     ready: &Ready,
     opened: &mut Opened,
     limit: u32,
-) -> Result<Vec<(Progress, Chunk)>, StoreError> {
-    let mut chunks = Vec::with_capacity(opened.standing.len());
-    for progress in std::mem::take(&mut opened.standing) {
+) -> Result<Vec<(Team, Chunk)>, StoreError> {
+    let (now, waiting) = Team::form(std::mem::take(&mut opened.standing));
+    let mut chunks = Vec::with_capacity(now.len() + waiting.len());
+    for team in now {
         let reading = Reading {
             inner,
             ready,
-            progress: &progress,
+            team: &team,
             limit,
         };
-        let chunk = match ready.stream()?.shelf.take(&progress) {
+        let chunk = match ready.stream()?.shelf.take(&team) {
             Some(chunk) => chunk,
             // So an idle poll reads nothing, and has no locks to give back.
-            None if progress.is_void() => Chunk::default(),
-            None => reading.chunk(opened.reads(), progress.position).await?,
+            None if team.lead().is_void() => Chunk::default(),
+            None => reading.chunk(opened.reads(), team.lead().position).await?,
         };
-        chunks.push((progress, chunk));
+        chunks.push((team, chunk));
     }
+    let unread = |team| {
+        let more = true;
+        (
+            team,
+            Chunk {
+                more,
+                ..Chunk::default()
+            },
+        )
+    };
+    chunks.extend(waiting.into_iter().map(unread));
     Ok(chunks)
 }
 
@@ -246,7 +264,7 @@ async fn parked_keys(
     inner: &Inner,
     ready: &Ready,
     opened: &mut Opened,
-    chunks: &[(Progress, Chunk)],
+    chunks: &[(Team, Chunk)],
     troubled: &[Record],
 ) -> Result<Vec<MessageKey>, StoreError> {
     if inner.options.layout.ordering == Ordering::None {

@@ -22,6 +22,8 @@ pub(super) struct Opened {
     /// Whether any record failed and is kept aside.
     pub(super) troubled: bool,
     pub(super) here: Here,
+    /// Whether other relays are at work too.
+    pub(super) in_company: bool,
     /// Whether reading has taken locks on the outbox.
     has_read: bool,
 }
@@ -62,7 +64,9 @@ pub(super) async fn open(
             standing.push(progress);
         }
     }
+    let in_company = held.len() < wanted.len() || stream.company.was_here(&standing);
     Ok(Some(Opened {
+        in_company,
         standing,
         drawn: look.try_get("drawn").map_err(&failed)?,
         troubled: look.try_get("troubled").map_err(&failed)?,

@@ -68,9 +68,43 @@ impl Progress {
         })
     }
 
+    /// Whether both are at the same difference, and its end is saved of both or of none.
+    pub(super) fn is_in_step(&self, other: &Self) -> bool {
+        self.fresh == other.fresh && self.is_same_difference(other)
+    }
+
+    pub(super) fn is_same_difference(&self, other: &Self) -> bool {
+        self.from == other.from
+            && self.from_low == other.from_low
+            && self.to == other.to
+            && self.to_low == other.to_low
+            && self.to_high == other.to_high
+    }
+
     /// Whether nothing can be in the difference: nobody has ended a transaction since.
     pub(super) fn is_void(&self) -> bool {
         self.from == self.to
+    }
+}
+
+#[cfg(test)]
+impl Progress {
+    pub(super) fn example() -> Self {
+        Self {
+            group: 0,
+            version: 1,
+            epoch: 0,
+            position: 0,
+            from: "3:3:".parse().unwrap(),
+            from_low: 0,
+            to: "9:9:".parse().unwrap(),
+            to_low: 0,
+            to_high: 100,
+            fresh: true,
+            is_ahead: false,
+            system: None,
+            timeline: "1".into(),
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use postrider_core::{Record, RecordId, StoreError};
 
 use super::progress::Progress;
+use super::team::Team;
 use crate::postgres::Inner;
 use crate::postgres::claim::fetch;
 use crate::postgres::ids::PgQuery;
@@ -12,44 +13,50 @@ use crate::postgres::outbox::{Ready, query};
 use crate::postgres::tx::Tx;
 use crate::sql::statement::stream::{SEGMENT_BITS, SEGMENTS};
 
-/// A group's next records.
+/// A team's next records.
 #[derive(Debug, Default)]
 pub(super) struct Chunk {
     /// In order of position.
     pub(super) records: Vec<Record>,
-    /// Whether the difference may have more.
+    /// Whether the team may have more.
     pub(super) more: bool,
 }
 
-/// Reads one group.
+/// Reads one team.
 pub(super) struct Reading<'a> {
     pub(super) inner: &'a Inner,
     pub(super) ready: &'a Ready,
-    pub(super) progress: &'a Progress,
+    pub(super) team: &'a Team,
     pub(super) limit: u32,
 }
 
 impl Reading<'_> {
     /// The next records above a position of the difference.
     pub(super) async fn chunk(&self, tx: &mut Tx, after: i64) -> Result<Chunk, StoreError> {
-        let progress = self.progress;
-        let (low, high) = (after.max(progress.from_low), progress.to_high);
+        let progress = self.progress();
+        let upto = self.team.upto.unwrap_or(i64::MAX);
+        let (low, high) = (after.max(progress.from_low), progress.to_high.min(upto));
         let within: Vec<i64> = segments(low, high).collect();
         let ended = progress.from.ended_in(&progress.to);
+        let running_then = Running {
+            ended: &ended,
+            after,
+            upto,
+        };
         let mut records = match &within[..] {
             // One round trip: under a steady load, every claim of a few records comes here.
             [segment] if !ended.is_empty() => {
                 let difference = &self.ready.stream()?.statements.difference;
                 let both = self.statement(&difference.both[number(*segment)], self.limit.into())?;
                 let both = self.bind_later(both, (low, high));
-                self.fetch(tx, bind_running(both, &ended, after)).await?
+                self.fetch(tx, running_then.bind(both)).await?
             }
             _ => {
                 let mut records = self.later(tx, &within, (low, high)).await?;
                 if !ended.is_empty() {
                     let running = &self.ready.stream()?.statements.difference.running;
                     let running = self.statement(running, self.limit.into())?;
-                    let running = bind_running(running, &ended, after);
+                    let running = running_then.bind(running);
                     records.append(&mut self.fetch(tx, running).await?);
                 }
                 records
@@ -85,18 +92,25 @@ impl Reading<'_> {
         Ok(found)
     }
 
+    fn progress(&self) -> &Progress {
+        self.team.lead()
+    }
+
     fn statement(&self, text: &Arc<str>, limit: i64) -> Result<PgQuery, StoreError> {
-        let groups = self.ready.stream()?.group_count();
-        let statement = query(text).bind(limit);
-        Ok(statement.bind(self.progress.group).bind(groups))
+        let stream = self.ready.stream()?;
+        let groups = self.team.groups();
+        // Whose records they are need not be worked out where all are wanted.
+        let wanted = (groups.len() < stream.groups as usize).then_some(groups);
+        let statement = query(text).bind(limit).bind(wanted);
+        Ok(statement.bind(stream.group_count()))
     }
 
     fn bind_later(&self, statement: PgQuery, (low, high): (i64, i64)) -> PgQuery {
         statement
             .bind(low)
             .bind(high)
-            .bind(self.progress.from.xmax.to_string())
-            .bind(self.progress.to.to_string())
+            .bind(self.progress().from.xmax.to_string())
+            .bind(self.progress().to.to_string())
     }
 
     async fn fetch(&self, tx: &mut Tx, statement: PgQuery) -> Result<Vec<Record>, StoreError> {
@@ -104,9 +118,18 @@ impl Reading<'_> {
     }
 }
 
-fn bind_running(statement: PgQuery, ended: &[u64], after: i64) -> PgQuery {
-    let ended: Vec<String> = ended.iter().map(ToString::to_string).collect();
-    statement.bind(ended).bind(after)
+/// Transactions that ran when the difference began, and the positions that are read of them.
+struct Running<'a> {
+    ended: &'a [u64],
+    after: i64,
+    upto: i64,
+}
+
+impl Running<'_> {
+    fn bind(&self, statement: PgQuery) -> PgQuery {
+        let ended: Vec<String> = self.ended.iter().map(ToString::to_string).collect();
+        statement.bind(ended).bind(self.after).bind(self.upto)
+    }
 }
 
 /// Where a segment's statement is found.

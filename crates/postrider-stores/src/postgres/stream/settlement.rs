@@ -7,6 +7,7 @@ use postrider_core::Fate;
 use super::gather::{Gathered, Part};
 use super::progress::Progress;
 use super::read::position;
+use super::team::Team;
 
 /// While nothing is published, the stream is saved anew only when a read would wade through more positions than this.
 const SLACK: i64 = 500;
@@ -24,11 +25,19 @@ pub(super) struct Settlement<'a> {
     pub(super) moves: bool,
 }
 
-/// How far a group's stream was read.
+/// How far a team's stream was read.
 #[derive(Debug)]
 pub(super) struct Advance<'a> {
-    pub(super) progress: &'a Progress,
+    pub(super) team: &'a Team,
     pub(super) to: Reached,
+}
+
+impl Advance<'_> {
+    /// Each group, and what it has reached.
+    pub(super) fn members(&self) -> impl Iterator<Item = (&Progress, Reached)> {
+        let members = self.team.members().iter();
+        members.map(|progress| (progress, self.to))
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,8 +61,13 @@ impl<'a> Settlement<'a> {
     /// `fates` belong to the gathered records one by one. `drawn` is the last position that was drawn.
     pub(super) fn new(gathered: &'a Gathered, fates: &'a [Fate], drawn: i64) -> Self {
         let mut settlement = Self::default();
+        let mut unmoved = Vec::new();
         for part in &gathered.parts {
-            settlement.advance(part, fates, drawn);
+            unmoved.extend(settlement.advance(part, fates, drawn));
+        }
+        // Nothing is written for them alone. With others it costs nothing, and they go on together from there.
+        if !settlement.advances.is_empty() {
+            settlement.advances.append(&mut unmoved);
         }
         let troubled = gathered.is_troubled.iter().zip(&gathered.records);
         for ((_, record), fate) in troubled.zip(fates).filter(|((troubled, _), _)| **troubled) {
@@ -80,7 +94,8 @@ impl<'a> Settlement<'a> {
         !self.copies.is_empty() || !self.failed_again.is_empty()
     }
 
-    fn advance(&mut self, part: &'a Part, fates: &'a [Fate], drawn: i64) {
+    /// Gives back what need not be saved.
+    fn advance(&mut self, part: &'a Part, fates: &'a [Fate], drawn: i64) -> Option<Advance<'a>> {
         let fate = |given: Option<usize>| given.and_then(|given| fates.get(given));
         let is_released = |given| matches!(fate(given), Some(Fate::Released));
         let entries = &part.entries;
@@ -95,7 +110,7 @@ impl<'a> Settlement<'a> {
         let end = match (tail_released, last_settled) {
             (false, _) => entries.len(),
             (true, Some(last)) => last + 1,
-            (true, None) => return,
+            (true, None) => return None,
         };
         for entry in &entries[..end] {
             match fate(entry.given) {
@@ -103,19 +118,22 @@ impl<'a> Settlement<'a> {
                 other => self.copies.push(Trouble::new(entry.position, other)),
             }
         }
-        let progress = &part.progress;
+        let (team, progress) = (&part.team, part.team.lead());
         let to = match entries[..end].last() {
-            _ if end == entries.len() && !part.more => Reached::End,
+            _ if end == entries.len() && !part.more => {
+                team.upto.map_or(Reached::End, Reached::Position)
+            }
             Some(last) => Reached::Position(last.position),
-            // Records of other groups came first.
-            None => return,
+            // Records of others came first, or the team waits for them.
+            None => return None,
         };
         let stale = drawn.saturating_sub(progress.from_low) > SLACK;
         if entries.is_empty() && progress.fresh && !stale {
-            return;
+            return Some(Advance { team, to });
         }
         self.moves |= !entries.is_empty() || !progress.fresh;
-        self.advances.push(Advance { progress, to });
+        self.advances.push(Advance { team, to });
+        None
     }
 }
 
@@ -161,22 +179,15 @@ mod tests {
     fn progress(group: i32) -> Progress {
         Progress {
             group,
-            version: 1,
-            epoch: 0,
-            position: 0,
-            from: "3:3:".parse().unwrap(),
-            from_low: 0,
-            to: "9:9:".parse().unwrap(),
-            to_low: 0,
-            to_high: 100,
-            fresh: true,
-            is_ahead: false,
-            system: None,
-            timeline: "1".into(),
+            ..Progress::example()
         }
     }
 
-    fn chunk(group: i32, positions: &[i64], more: bool) -> (Progress, Chunk) {
+    fn team(progress: Progress) -> Team {
+        Team::form(vec![progress]).0.remove(0)
+    }
+
+    fn chunk(group: i32, positions: &[i64], more: bool) -> (Team, Chunk) {
         let chunk = Chunk {
             records: positions
                 .iter()
@@ -184,7 +195,7 @@ mod tests {
                 .collect(),
             more,
         };
-        (progress(group), chunk)
+        (team(progress(group)), chunk)
     }
 
     const RETRY: Fate = Fate::Retry {
@@ -199,7 +210,7 @@ mod tests {
         let advances = settlement.advances.iter();
         (
             advances
-                .map(|advance| (advance.progress.group, advance.to))
+                .map(|advance| (advance.team.lead().group, advance.to))
                 .collect(),
             settlement.copies.iter().map(|copy| copy.position).collect(),
         )
@@ -245,7 +256,10 @@ mod tests {
     #[test]
     fn a_group_that_was_crowded_out_stays_where_it_is() {
         let mut second = chunk(1, &[3, 4], false);
-        second.0.fresh = false;
+        second.0 = team(Progress {
+            fresh: false,
+            ..progress(1)
+        });
         let gathered = gather(vec![chunk(0, &[1, 2], false), second], Vec::new(), &[], 2);
         let fates = [Fate::Published, Fate::Published];
         assert_eq!(
@@ -270,5 +284,39 @@ mod tests {
         assert!(Settlement::new(&gathered, &[], SLACK).is_empty());
         let settlement = Settlement::new(&gathered, &[], SLACK + 1);
         assert!(!settlement.is_empty() && !settlement.moves);
+    }
+
+    /// So that they stand together from then on.
+    #[test]
+    fn an_empty_read_is_saved_with_one_that_is_not() {
+        let chunks = vec![chunk(0, &[], false), chunk(1, &[2], false)];
+        let gathered = gather(chunks, Vec::new(), &[], 2);
+        let (reached, _) = outcome(&gathered, &[Fate::Published]);
+        assert_eq!(reached, [(1, Reached::End), (0, Reached::End)]);
+    }
+
+    /// Then the groups that stand there are read with it.
+    #[test]
+    fn a_team_that_caught_up_stands_where_the_others_stand() {
+        let at = |group, position| Progress {
+            position,
+            fresh: false,
+            ..progress(group)
+        };
+        let (mut behind, mut ahead) = Team::form(vec![at(0, 5), at(1, 9)]);
+        let caught_up = Chunk {
+            records: vec![record(6, "k6")],
+            more: false,
+        };
+        let waits = Chunk {
+            more: true,
+            ..Chunk::default()
+        };
+        let chunks = vec![(behind.remove(0), caught_up), (ahead.remove(0), waits)];
+        let gathered = gather(chunks, Vec::new(), &[], 10);
+        assert_eq!(
+            outcome(&gathered, &[Fate::Published]),
+            (vec![(0, Reached::Position(9))], Vec::new())
+        );
     }
 }

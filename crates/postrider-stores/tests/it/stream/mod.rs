@@ -5,6 +5,7 @@ mod cursors;
 mod reading;
 mod restore;
 mod segments;
+mod teams;
 mod troubles;
 
 use postrider_core::{Fate, OutboxStore, Record, Share, Want};

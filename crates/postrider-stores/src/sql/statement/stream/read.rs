@@ -5,13 +5,15 @@ use std::sync::Arc;
 use super::segments::{SEGMENTS, segment};
 use super::{Stream, StreamWriter};
 
-/// Finding the records of a difference of snapshots. All statements take limit, group and groups first.
+/// Finding the records of a difference of snapshots. All statements take limit, the groups that are wanted
+/// or NULL for all, and how many there are, first.
 #[derive(Debug, Clone)]
 pub(crate) struct Difference {
     /// One per segment: lowest position, not included; highest; the first transaction that is later than `from`; `to`
     /// → records of later transactions, in order of position.
     pub later: Vec<Arc<str>>,
-    /// transactions, position → records of these transactions above the position: the first ones of each, in no order.
+    /// transactions, position, another → records of these transactions above the first position and up to the other: the
+    /// first ones of each, in no order.
     pub running: Arc<str>,
     /// One per segment: what `later` takes, then what `running` takes → what both find, in no order.
     pub both: Vec<Arc<str>>,
@@ -80,13 +82,13 @@ impl StreamWriter<'_> {
             "SELECT {list} FROM {segment} AS o\n\
              WHERE {position} > $4::int8 AND {position} <= $5::int8\n\
              AND {xid} >= (SELECT $6::text::xid8) AND pg_visible_in_snapshot({xid}, (SELECT $7::text::pg_snapshot))\n\
-             AND {group} = $2::int4\n\
+             AND {wanted}\n\
              ORDER BY {position} LIMIT $1::int8",
             list = self.selection.list(),
             segment = segment(&self.writer.layout.table, number).quoted(),
             position = self.position("o"),
             xid = self.xid("o"),
-            group = self.group("o", "$3::int4"),
+            wanted = self.wanted(),
         )
     }
 
@@ -96,14 +98,23 @@ impl StreamWriter<'_> {
         format!(
             "SELECT b.* FROM unnest(${first}::text[]) AS x(xid) CROSS JOIN LATERAL (\n\
              SELECT {list} FROM {outbox} AS o\n\
-             WHERE ({xid}, {position}) > (x.xid::xid8, ${after}::int8) AND {xid} <= x.xid::xid8 AND {group} = $2::int4\n\
+             WHERE ({xid}, {position}) > (x.xid::xid8, ${after}::int8) AND {xid} <= x.xid::xid8 AND {position} <= ${upto}::int8 AND {wanted}\n\
              ORDER BY {xid}, {position} LIMIT $1::int8) AS b",
             after = first + 1,
+            upto = first + 2,
             list = self.selection.list(),
             outbox = self.outbox(),
             position = self.position("o"),
             xid = self.xid("o"),
-            group = self.group("o", "$3::int4"),
+            wanted = self.wanted(),
+        )
+    }
+
+    /// Whether a record is of the wanted groups, $2, of $3.
+    fn wanted(&self) -> String {
+        format!(
+            "($2::int4[] IS NULL OR {} = ANY($2::int4[]))",
+            self.group("o", "$3::int4")
         )
     }
 

@@ -1,0 +1,150 @@
+//! Groups that are read together, and apart.
+
+use std::collections::BTreeMap;
+
+use postrider_core::{Claim, Fate, OutboxStore as _, Share, Want};
+use postrider_stores::postgres::PostgresStore;
+
+use super::seen;
+use crate::world::{World, world};
+
+const RECORDS: u32 = 60;
+const KEYS: u32 = 12;
+const LIMIT: u32 = 5;
+
+async fn filled() -> World {
+    let world = world("native", "state = { groups = 3 }").await;
+    for number in 0..RECORDS {
+        let key = format!("k{}", number % KEYS);
+        world.emit(world.event(Some(&key), number)).await;
+    }
+    world
+}
+
+async fn claim(store: &PostgresStore, share: Share) -> Option<Box<dyn Claim>> {
+    let limit = LIMIT;
+    store.claim(Want { limit, share }).await.unwrap()
+}
+
+async fn publish(store: &PostgresStore, share: Share) -> Option<Vec<(String, i64)>> {
+    let claim = claim(store, share).await?;
+    let seen = claim.records().iter().map(seen).collect();
+    let fates = vec![Fate::Published; claim.records().len()];
+    claim.settle(&fates).await.unwrap();
+    Some(seen)
+}
+
+/// How many places the groups stand at.
+async fn places(world: &World) -> i64 {
+    sqlx::query_scalar(
+        "SELECT count(DISTINCT (s.position, s.from_snapshot::text, s.to_snapshot::text)) FROM postrider_outbox_stream AS s",
+    )
+    .fetch_one(&world.database.pool)
+    .await
+    .unwrap()
+}
+
+#[tokio::test]
+async fn groups_that_stand_together_stay_together() {
+    let world = filled().await;
+    let store = world.store();
+    let mut all = Vec::new();
+    while let Some(more) = publish(&store, Share::ALL).await {
+        assert_eq!(
+            more.len(),
+            LIMIT as usize,
+            "one claim is full of all groups"
+        );
+        assert_eq!(places(&world).await, 1);
+        all.extend(more.into_iter().map(|(_, number)| number));
+    }
+    assert_eq!(all, (0..i64::from(RECORDS)).collect::<Vec<_>>());
+}
+
+/// Other relays, or workers of the same one, have taken groups ahead. Whoever then holds all of them reads what is behind
+/// first, until all stand at the same place; nothing is missing, twice or out of order.
+#[tokio::test]
+async fn groups_that_were_read_apart_are_read_together_again() {
+    let world = filled().await;
+    let store = world.store();
+    let mut all = publish(&store, Share::ALL).await.unwrap();
+    for (index, times) in [(0, 1), (1, 2)] {
+        for _ in 0..times {
+            all.extend(publish(&store, Share { index, of: 3 }).await.unwrap());
+        }
+    }
+    assert_eq!(places(&world).await, 3);
+    let mut was_together = false;
+    while let Some(more) = publish(&store, Share::ALL).await {
+        all.extend(more);
+        was_together |= places(&world).await == 1;
+        assert!(
+            !was_together || places(&world).await == 1,
+            "they stay together"
+        );
+        assert!(all.len() < 2 * RECORDS as usize, "some come twice");
+    }
+    assert!(was_together);
+    let mut by_key: BTreeMap<String, Vec<i64>> = BTreeMap::new();
+    for (key, number) in all {
+        by_key.entry(key).or_default().push(number);
+    }
+    for first in 0..KEYS {
+        let expected = (first..RECORDS).step_by(KEYS as usize).map(i64::from);
+        assert_eq!(by_key[&format!("k{first}")], expected.collect::<Vec<_>>());
+    }
+}
+
+/// A record of a group that is behind fails: it is kept aside, and its group goes on to where the others stand.
+#[tokio::test]
+async fn a_failure_keeps_no_group_behind() {
+    let world = filled().await;
+    let store = world.store();
+    let mut published = publish(&store, Share::ALL).await.unwrap();
+    published.extend(publish(&store, Share { index: 1, of: 3 }).await.unwrap());
+    assert_eq!(places(&world).await, 2);
+    let mut died = 0;
+    while let Some(claim) = claim(&store, Share::ALL).await {
+        let dead = Fate::Dead {
+            attempts: 1,
+            error: "refused".into(),
+        };
+        let fates: Vec<Fate> = claim.records().iter().map(|_| dead.clone()).collect();
+        died += fates.len();
+        claim.settle(&fates).await.unwrap();
+    }
+    // One of each key died, and the others wait behind it.
+    assert!(died <= KEYS as usize, "{died} died");
+    let aside: i64 = sqlx::query_scalar("SELECT count(*) FROM postrider_outbox_troubles")
+        .fetch_one(&world.database.pool)
+        .await
+        .unwrap();
+    assert_eq!(
+        usize::try_from(aside).unwrap(),
+        RECORDS as usize - published.len()
+    );
+    assert_eq!(places(&world).await, 1);
+}
+
+/// Alone, a relay does best with one claim of all groups at a time. With another at work, groups are to be shared out.
+#[tokio::test]
+async fn a_claim_is_better_shared_in_company() {
+    let world = filled().await;
+    let (here, there) = (world.store(), world.store());
+    for _ in 0..2 {
+        let alone = claim(&here, Share::ALL).await.unwrap();
+        assert!(!alone.is_better_shared());
+        let fates = vec![Fate::Published; LIMIT as usize];
+        alone.settle(&fates).await.unwrap();
+    }
+    publish(&there, Share::ALL).await.unwrap();
+    let held = claim(&here, Share::ALL).await.unwrap();
+    assert!(held.is_better_shared(), "somebody else has published");
+    held.settle(&vec![Fate::Published; LIMIT as usize])
+        .await
+        .unwrap();
+    let part = claim(&there, Share { index: 1, of: 3 }).await.unwrap();
+    let rest = claim(&here, Share::ALL).await.unwrap();
+    assert!(rest.is_better_shared(), "somebody else holds a group");
+    drop(part);
+}
