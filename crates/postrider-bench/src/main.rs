@@ -50,7 +50,7 @@ struct DrainArgs {
     #[arg(long, default_value_t = 3)]
     rounds: u32,
     /// Most records per claim of the large modes.
-    #[arg(long, default_value_t = 2000)]
+    #[arg(long, default_value_t = 3000)]
     batch: u32,
     /// Overlapping claims of the large modes.
     #[arg(long, default_value_t = 3)]
