@@ -123,11 +123,10 @@ pub(super) async fn write(
             .await
             .map_err(&failed)?;
     }
-    opened.tx.commit().await.map_err(&failed)?;
-    stream
-        .company
-        .wrote(members().map(|(progress, _)| progress));
-    Ok(())
+    // Under the groups' locks: another worker of this process must not take it for somebody else's.
+    let company = &stream.company;
+    company.wrote(members().map(|(progress, _)| progress));
+    opened.tx.commit().await.map_err(&failed)
 }
 
 /// Under the groups' locks nobody else writes; if somebody did, this claim must leave no trace.

@@ -64,7 +64,7 @@ pub(super) async fn open(
             standing.push(progress);
         }
     }
-    let in_company = held.len() < wanted.len() || stream.company.was_here(&standing);
+    let in_company = stream.company.was_here(&standing);
     Ok(Some(Opened {
         in_company,
         standing,
