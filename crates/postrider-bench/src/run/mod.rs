@@ -12,6 +12,7 @@ mod reader;
 mod relay;
 pub(crate) mod results;
 mod subject;
+mod warm;
 
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
@@ -24,7 +25,6 @@ use postrider::core::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
 
 use lab::Lab;
-use phase::limit::Limit;
 use phase::{Bounds, Phase, Step, Trial};
 use plan::{Task, Who};
 use progress::Progress;
@@ -138,7 +138,7 @@ async fn run(args: &Args) -> anyhow::Result<()> {
         warm_up_secs: args.warm_up_secs,
     };
     let progress = Progress::new(tasks.iter().map(Task::names).collect());
-    warm_up(&lab, &tasks, &progress).await?;
+    warm::warm_up(&lab, &tasks, &progress).await?;
     for (number, task) in tasks.iter().enumerate() {
         if args
             .minutes
@@ -187,54 +187,6 @@ async fn build(
         }
     }
     (built, failed)
-}
-
-/// A broker whose code is not compiled yet makes the first of all look slow, and its compiler takes half a core from them
-/// meanwhile. Large requests and small ones go different ways in it, so measurements of each kind that is planned are made and
-/// thrown away until the broker's CPU falls no further.
-async fn warm_up(lab: &Lab, tasks: &[Task<'_>], progress: &Progress) -> anyhow::Result<()> {
-    const RECORDS: u64 = 200_000;
-    const TIMES_MAX: u32 = 8;
-    /// Falls by less than a tenth are noise.
-    const FALLS: f64 = 0.9;
-    const LOAD: Step = Step::Steady {
-        rate: 2000,
-        secs: 10,
-    };
-    let bounds = Bounds {
-        quiet_patience: Duration::ZERO,
-        trial_patience: Duration::from_secs(60),
-        warm_up_secs: 0,
-    };
-    for round in 1..=3 {
-        let topic = format!("warm-up-{round}");
-        Limit::ProduceOnly
-            .measure(lab, &bounds, &topic, RECORDS)
-            .await?;
-    }
-    for step in [Step::Drain { records: RECORDS }, LOAD] {
-        let is_alike = |task: &&Task<'_>| task.step.has_writers() == step.has_writers();
-        let first = tasks.iter().filter(is_alike).find_map(Task::subject);
-        if let Some(subject) = first {
-            let task = Task {
-                round: 0,
-                step,
-                who: Who::Subject(subject),
-            };
-            let mut last = f64::INFINITY;
-            for time in 1..=TIMES_MAX {
-                let topic = format!("warm-up-{}-{time}", step.name());
-                let (_, figures) = attempt(lab, &task, progress, &bounds, topic).await?;
-                let broker = figures.get("kafka_cpu_secs").unwrap_or_default();
-                eprintln!("warming up Kafka by {}: {broker:.2} s CPU", step.name());
-                if broker > last * FALLS {
-                    break;
-                }
-                last = broker;
-            }
-        }
-    }
-    Ok(())
 }
 
 /// A failure is a result too, and does not lose the others.

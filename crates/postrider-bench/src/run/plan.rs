@@ -16,14 +16,7 @@ pub(super) struct Task<'a> {
     pub(super) who: Who<'a>,
 }
 
-impl<'a> Task<'a> {
-    pub(super) fn subject(&self) -> Option<&'a Subject> {
-        match self.who {
-            Who::Limit(_) => None,
-            Who::Subject(subject) => Some(subject),
-        }
-    }
-
+impl Task<'_> {
     pub(super) fn names(&self) -> (String, String) {
         let who = match &self.who {
             Who::Limit(limit) => limit.name().to_owned(),

@@ -56,7 +56,7 @@ const BUILD_PATIENCE: Duration = Duration::from_secs(1800);
 const RESET_PATIENCE: Duration = Duration::from_secs(120);
 
 impl Subject {
-    fn load(folder: &Path) -> anyhow::Result<Self> {
+    pub(super) fn load(folder: &Path) -> anyhow::Result<Self> {
         let file = folder.join("subject.toml");
         let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
         let about = parse(&text).with_context(|| file.display().to_string())?;
