@@ -17,6 +17,10 @@ pub mod redis;
 pub mod sqlite;
 
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod catalogue;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod desk;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod emit;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod entry;

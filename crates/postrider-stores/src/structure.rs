@@ -11,6 +11,11 @@ use crate::sql::{AUDIT, TROUBLES};
 
 const ANY: &[Kind] = &[];
 
+/// Whether what was read of the table may be out of date.
+pub(crate) fn is_stale(error: &StoreError) -> bool {
+    matches!(error, StoreError::Mismatch(_))
+}
+
 /// A column that a layout names.
 struct Needed<'a> {
     column: &'a Identifier,

@@ -134,8 +134,3 @@ fn meaning(error: &sqlx::Error) -> Meaning {
         },
     }
 }
-
-/// Whether what was read of the table may be out of date.
-pub(super) fn is_stale(error: &StoreError) -> bool {
-    matches!(error, StoreError::Mismatch(_))
-}

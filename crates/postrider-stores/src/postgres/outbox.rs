@@ -5,7 +5,7 @@ use std::sync::Arc;
 use postrider_core::StoreError;
 use sqlx::AssertSqlSafe;
 
-use super::error::{is_stale, store_error};
+use super::error::store_error;
 use super::ids::PgQuery;
 use super::lease::Depth;
 use super::stream::Stream;
@@ -13,7 +13,7 @@ use super::{Inner, Options, shape};
 use crate::sql::dialect::POSTGRES;
 use crate::sql::statement::{Statements, Writer};
 use crate::sql::table::{Kind, Table};
-use crate::structure;
+use crate::structure::{self, is_stale};
 
 #[derive(Debug)]
 pub(super) struct Ready {

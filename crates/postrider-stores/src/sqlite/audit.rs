@@ -6,13 +6,14 @@ use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
 
 use super::bind::Bound;
-use super::error::{is_stale, store_error};
+use super::error::store_error;
 use super::outbox::Ready;
 use super::tx::Tx;
 use super::{Inner, SqliteStore};
 use crate::entry::{Entry, audited_id};
 use crate::rows::Reader;
 use crate::sql::statement::audit_table;
+use crate::structure::is_stale;
 
 #[async_trait]
 impl Audit for SqliteStore {

@@ -65,11 +65,6 @@ pub(super) fn is_busy(error: &sqlx::Error) -> bool {
     matches!(code(error), Some(BUSY | LOCKED))
 }
 
-/// Whether what was read of the table may be out of date.
-pub(super) fn is_stale(error: &StoreError) -> bool {
-    matches!(error, StoreError::Mismatch(_))
-}
-
 enum Meaning {
     Later(&'static str),
     Mismatch,

@@ -1,11 +1,9 @@
 //! Inboxes in SQLite: which events a consumer has applied, entered in the transaction of their effects.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postrider_core::layout::Identifier;
 use postrider_core::{Admission, Arrival, InboxStore, Purge, StoreError};
 use serde_json::Value;
 use sqlx::{Row as _, SqliteConnection};
@@ -14,13 +12,15 @@ pub use crate::sql::inbox::{IdType, InboxColumns, InboxLayout};
 
 use super::bind::Bound;
 use super::connect::Database;
-use super::error::{is_stale, store_error};
+use super::error::store_error;
 use super::tx::Tx;
 use super::{schema, shape};
-use crate::fitting::{ADMIT, Entries, Fitting, admissions};
-use crate::sql::dialect::SQLITE;
+use crate::desk::{Book, Desk, READ};
+use crate::fitting::{ADMIT, Entries, Fitting};
+use crate::sql::dialect::{Dialect, SQLITE};
 use crate::sql::inbox::{create, purge};
 use crate::sql::micros_of;
+use crate::sql::table::Table;
 
 /// The statements of [`init`], each of which may be run again.
 pub fn ddl(layout: &InboxLayout) -> Vec<String> {
@@ -40,27 +40,24 @@ pub async fn init(database: &Database, layout: &InboxLayout) -> Result<(), Store
 /// One inbox table. Cheap to clone; clones share what was read of the table.
 #[derive(Debug, Clone)]
 pub struct SqliteInbox {
-    layout: Arc<InboxLayout>,
-    /// What was read of the table, until a statement shows that it has changed.
-    known: Arc<Mutex<Option<Arc<Fitting>>>>,
+    book: Book,
 }
 
 impl SqliteInbox {
     /// Does no I/O: the table is looked at when it is first needed.
     pub fn new(layout: InboxLayout) -> Self {
         Self {
-            layout: Arc::new(layout),
-            known: Arc::default(),
+            book: Book::new(layout),
         }
     }
 
     pub fn layout(&self) -> &InboxLayout {
-        &self.layout
+        &self.book.layout
     }
 
     /// Whether the layout fits the table and its key; the error says what to do.
     pub async fn check(&self, database: &Database) -> Result<(), StoreError> {
-        let failed = store_error("read the table's columns", &self.name());
+        let failed = store_error(READ, &self.book.name());
         let mut connection = database.reader().await.map_err(failed)?;
         self.read(&mut connection).await.map(drop)
     }
@@ -75,8 +72,8 @@ impl SqliteInbox {
         keep: Duration,
         limit: u32,
     ) -> Result<u64, StoreError> {
-        let failed = store_error("purge the inbox", &self.name());
-        let purge = Bound::new(&purge(&self.layout, &SQLITE).into())
+        let failed = store_error("purge the inbox", &self.book.name());
+        let purge = Bound::new(&purge(&self.book.layout, &SQLITE).into())
             .int(1, i64::from(limit))
             .int(2, micros_of(keep));
         let mut tx = database.begin_to("purge the inbox").await?;
@@ -89,62 +86,6 @@ impl SqliteInbox {
     pub fn upkeep(&self, database: Database) -> InboxUpkeep {
         let inbox = self.clone();
         InboxUpkeep { inbox, database }
-    }
-
-    fn name(&self) -> String {
-        self.layout.table.to_string()
-    }
-
-    async fn fitting(&self, tx: &mut SqliteConnection) -> Result<Arc<Fitting>, StoreError> {
-        let known = self
-            .known
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        match known {
-            Some(known) => Ok(known),
-            None => self.read(tx).await,
-        }
-    }
-
-    async fn read(&self, tx: &mut SqliteConnection) -> Result<Arc<Fitting>, StoreError> {
-        let failed = store_error("read the table's columns", &self.name());
-        let table = &self.layout.table;
-        let found = shape::read(tx, table).await.map_err(&failed)?;
-        let key: Vec<&str> = self.layout.key().map(Identifier::as_str).collect();
-        let unique = shape::is_unique(tx, table, &key).await.map_err(&failed)?;
-        let fitting = Arc::new(Fitting::new(&self.layout, &SQLITE, found, unique)?);
-        self.remember(Some(fitting.clone()));
-        Ok(fitting)
-    }
-
-    fn remember(&self, fitting: Option<Arc<Fitting>>) {
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = fitting;
-    }
-
-    async fn enter(
-        &self,
-        tx: &mut SqliteConnection,
-        fitting: &Fitting,
-        entries: &Entries,
-    ) -> Result<HashSet<String>, StoreError> {
-        let failed = store_error(ADMIT, &self.name());
-        let rows = (0..entries.lists[0].len()).map(|event| {
-            let values = entries.lists.iter().map(|list| list[event].clone().into());
-            Value::Array(values.collect())
-        });
-        let mut insert = Bound::new(&fitting.admit).list(1, rows.collect());
-        if let Some(consumer) = &entries.consumer {
-            insert = insert.text(entries.lists.len() + 1, consumer.clone());
-        }
-        let rows = insert.rows(tx).await.map_err(&failed);
-        if rows.as_ref().is_err_and(is_stale) {
-            self.remember(None);
-        }
-        rows?
-            .iter()
-            .map(|row| row.try_get_unchecked(0).map_err(&failed))
-            .collect()
     }
 }
 
@@ -170,20 +111,49 @@ impl InboxStore<Tx> for SqliteInbox {
         consumer: &str,
         arrivals: &[Arrival<'_>],
     ) -> Result<Vec<Admission>, StoreError> {
-        if arrivals.is_empty() {
-            return Ok(Vec::new());
+        Desk::admit(self, tx, consumer, arrivals).await
+    }
+}
+
+#[async_trait]
+impl Desk for SqliteInbox {
+    const DIALECT: &'static Dialect = &SQLITE;
+    type Connection = SqliteConnection;
+
+    fn book(&self) -> &Book {
+        &self.book
+    }
+
+    async fn shape(
+        &self,
+        connection: &mut SqliteConnection,
+        key: &[&str],
+    ) -> Result<(Option<Table>, bool), StoreError> {
+        let failed = store_error(READ, &self.book.name());
+        let table = &self.book.layout.table;
+        let found = shape::read(connection, table).await.map_err(&failed)?;
+        let unique = shape::is_unique(connection, table, key).await;
+        Ok((found, unique.map_err(&failed)?))
+    }
+
+    async fn enter(
+        &self,
+        connection: &mut SqliteConnection,
+        fitting: &Fitting,
+        entries: &Entries,
+    ) -> Result<HashSet<String>, StoreError> {
+        let failed = store_error(ADMIT, &self.book.name());
+        let rows = (0..entries.lists[0].len()).map(|event| {
+            let values = entries.lists.iter().map(|list| list[event].clone().into());
+            Value::Array(values.collect())
+        });
+        let mut insert = Bound::new(&fitting.admit).list(1, rows.collect());
+        if let Some(consumer) = &entries.consumer {
+            insert = insert.text(entries.lists.len() + 1, consumer.clone());
         }
-        let mut fitting = self.fitting(tx).await?;
-        let entries = match fitting.entries(&self.layout, consumer, arrivals) {
-            // The table may have changed since it was read.
-            Err(_) => {
-                fitting = self.read(tx).await?;
-                fitting.entries(&self.layout, consumer, arrivals)?
-            }
-            entries => entries?,
-        };
-        let entered = self.enter(tx, &fitting, &entries).await?;
-        let ids = entries.lists.into_iter().next().unwrap_or_default();
-        Ok(admissions(ids, entered))
+        let rows = insert.rows(connection).await.map_err(&failed)?;
+        rows.iter()
+            .map(|row| row.try_get_unchecked(0).map_err(&failed))
+            .collect()
     }
 }

@@ -10,7 +10,7 @@ use sqlx::SqliteConnection;
 
 use super::bind::{self, Bound};
 use super::claims::Others;
-use super::error::{is_stale, store_error};
+use super::error::store_error;
 use super::rows::SqliteCells;
 use super::{Inner, check, shape};
 use crate::fates::lanes;
@@ -19,6 +19,7 @@ use crate::sql::LANES;
 use crate::sql::dialect::SQLITE;
 use crate::sql::statement::Statements;
 use crate::sql::table::{Kind, Table};
+use crate::structure::is_stale;
 
 #[derive(Debug)]
 pub(super) struct Ready {
