@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::PgRow;
-use sqlx::{AssertSqlSafe, PgConnection, PgPool, Postgres};
+use sqlx::{AssertSqlSafe, PgConnection, PgPool, Postgres, SqlSafeStr};
 
 /// Statements run on it as on the [`PgConnection`] that it is in: `query.execute(&mut **tx)`. It is ended by who
 /// began it, never by a statement.
@@ -42,6 +42,12 @@ impl Tx {
         self.end("COMMIT").await
     }
 
+    /// Runs a last statement and commits, in one message. The server commits only if the statement succeeds.
+    pub(super) async fn commit_after(self, statement: &str) -> Result<(), sqlx::Error> {
+        self.end(AssertSqlSafe(format!("{statement}; COMMIT")))
+            .await
+    }
+
     /// Commits a transaction that others have worked in. `COMMIT` alone rolls back without an error where a statement
     /// had failed, and does nothing where they had ended it; before a savepoint both are errors.
     pub(super) async fn commit_whole(self) -> Result<(), sqlx::Error> {
@@ -52,7 +58,7 @@ impl Tx {
         self.end("ROLLBACK").await
     }
 
-    async fn end(mut self, how: &'static str) -> Result<(), sqlx::Error> {
+    async fn end(mut self, how: impl SqlSafeStr) -> Result<(), sqlx::Error> {
         sqlx::raw_sql(how).execute(&mut *self.connection).await?;
         self.ended = true;
         Ok(())

@@ -3,8 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use postrider_core::StoreError;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::gather::Part;
@@ -15,6 +18,10 @@ use super::team::Team;
 use crate::postgres::Inner;
 use crate::postgres::error::store_error;
 use crate::postgres::outbox::Ready;
+
+/// How long a claim keeps the locks that reading took. To give them back is a message of its own, and publishing few records
+/// takes less than this; whoever empties a segment waits longer.
+const LOCKS_KEPT_MAX: Duration = Duration::from_millis(10);
 
 /// What comes after a position of the difference that a team is in.
 #[derive(Debug)]
@@ -58,7 +65,11 @@ impl Shelf {
 /// A claim's transaction, which may be reading ahead.
 pub(super) enum Session {
     Resting(Opened),
-    Reading(AbortOnDropHandle<Result<(Opened, Vec<Ahead>), StoreError>>),
+    Reading {
+        reading: AbortOnDropHandle<Result<(Opened, Vec<Ahead>), StoreError>>,
+        /// Sent to when the transaction is wanted back.
+        recall: oneshot::Sender<()>,
+    },
 }
 
 impl Session {
@@ -82,15 +93,29 @@ impl Session {
         // The teams of a claim share its limit.
         let sharing = u32::try_from(ends.len()).unwrap_or(1).max(1);
         let each = limit.div_ceil(sharing).max(1);
-        let reading = read(inner.clone(), ready.clone(), opened, ends, each);
-        Self::Reading(AbortOnDropHandle::new(tokio::spawn(reading)))
+        let (recall, recalled) = oneshot::channel();
+        let (inner, ready) = (inner.clone(), ready.clone());
+        let reading = async move {
+            if ends.is_empty() && in_time(recalled).await {
+                return Ok((opened, Vec::new()));
+            }
+            read(inner, ready, opened, ends, each).await
+        };
+        Self::Reading {
+            reading: AbortOnDropHandle::new(tokio::spawn(reading)),
+            recall,
+        }
     }
 
     /// The transaction, when it is done reading, and what it has read.
     pub(super) async fn end(self) -> Result<(Opened, Vec<Ahead>), StoreError> {
         let reading = match self {
             Self::Resting(opened) => return Ok((opened, Vec::new())),
-            Self::Reading(reading) => reading,
+            Self::Reading { reading, recall } => {
+                // Nobody listens any more where it has ended, or has something to read.
+                recall.send(()).unwrap_or(());
+                reading
+            }
         };
         reading.await.unwrap_or_else(|error| {
             Err(StoreError::Refused {
@@ -100,6 +125,11 @@ impl Session {
             })
         })
     }
+}
+
+/// Whether the transaction is wanted back so soon that its locks need not be given back before.
+async fn in_time(recalled: oneshot::Receiver<()>) -> bool {
+    matches!(timeout(LOCKS_KEPT_MAX, recalled).await, Ok(Ok(())))
 }
 
 async fn read(

@@ -10,7 +10,6 @@ use super::Stream;
 use super::ahead::Session;
 use super::gather::Gathered;
 use super::open::Opened;
-use super::progress::Progress;
 use super::settlement::{Advance, Reached, Settlement, Trouble};
 use crate::postgres::Inner;
 use crate::postgres::claim::wait_for_the_disk;
@@ -18,6 +17,7 @@ use crate::postgres::error::store_error;
 use crate::postgres::ids::PgQuery;
 use crate::postgres::outbox::{Ready, query};
 use crate::sql::LANES;
+use crate::sql::statement::stream::{self as statement, Moved, Stamp};
 
 pub(super) struct Held {
     pub(super) inner: Arc<Inner>,
@@ -101,13 +101,16 @@ pub(super) async fn write(
             );
         }
     }
-    if !settlement.advances.is_empty() {
-        let advance = bind_advances(query(&statements.advance), &opened, settlement);
-        expect(inner, &mut opened, advance, members().count()).await?;
-    }
     if !settlement.copies.is_empty() {
         let copy = bind_troubles(query(&statements.copy), &settlement.copies);
-        expect(inner, &mut opened, copy, settlement.copies.len()).await?;
+        let copied = copy
+            .execute(opened.tx.connection())
+            .await
+            .map_err(&failed)?;
+        let (found, wanted) = (copied.rows_affected(), settlement.copies.len());
+        if found != wanted as u64 {
+            return Err(void(inner, &format!("{found} of {wanted} records found")));
+        }
     }
     if !settlement.failed_again.is_empty() {
         let retry = bind_troubles(query(&statements.retry), &settlement.failed_again);
@@ -126,75 +129,69 @@ pub(super) async fn write(
     // Under the groups' locks: another worker of this process must not take it for somebody else's.
     let company = &stream.company;
     company.wrote(members().map(|(progress, _)| progress));
-    opened.tx.commit().await.map_err(&failed)
-}
-
-/// Under the groups' locks nobody else writes; if somebody did, this claim must leave no trace.
-async fn expect(
-    inner: &Inner,
-    opened: &mut Opened,
-    statement: PgQuery,
-    rows: usize,
-) -> Result<(), StoreError> {
-    let failed = store_error("settle a claim", &inner.name());
-    let done = statement
-        .execute(opened.tx.connection())
-        .await
-        .map_err(&failed)?;
-    if done.rows_affected() == rows as u64 {
-        return Ok(());
+    if settlement.advances.is_empty() {
+        return opened.tx.commit().await.map_err(&failed);
     }
-    Err(StoreError::Refused {
-        action: "settle a claim",
-        reason: format!(
-            "{} of {rows} rows were found: somebody else has changed {} or its progress, and the claim is void",
-            done.rows_affected(),
-            inner.name()
-        ),
-        source: None,
+    let advance = statements.advance.text(&moved(settlement), &stamp(&opened));
+    let saved = opened.tx.commit_after(&advance).await;
+    saved.map_err(|error| match lost(&error) {
+        Some(found) => void(inner, found),
+        None => failed(error),
     })
 }
 
-fn bind_advances(statement: PgQuery, opened: &Opened, settlement: &Settlement<'_>) -> PgQuery {
-    let of: Vec<(&Progress, Reached)> = settlement
-        .advances
-        .iter()
-        .flat_map(Advance::members)
-        .collect();
-    let each = |number: fn(&Progress) -> i64| -> Vec<i64> {
-        of.iter().map(|(progress, _)| number(progress)).collect()
-    };
-    // A difference that is done becomes the start of the next one, whose end is not known yet.
-    let since = of.iter().map(|(progress, to)| match to {
-        Reached::End => progress.to.to_string(),
-        Reached::Position(_) => progress.from.to_string(),
+/// What the server says where a group is not found as it was.
+fn lost(error: &sqlx::Error) -> Option<&str> {
+    let error = error.as_database_error()?;
+    (error.code().as_deref() == Some(statement::Advance::LOST)).then(|| error.message())
+}
+
+/// Under the groups' locks nobody else writes; if somebody did, this claim must leave no trace.
+fn void(inner: &Inner, found: &str) -> StoreError {
+    StoreError::Refused {
+        action: "settle a claim",
+        reason: format!(
+            "somebody else has changed {} or its progress, and the claim is void: {found}",
+            inner.name()
+        ),
+        source: None,
+    }
+}
+
+fn moved(settlement: &Settlement<'_>) -> Vec<Moved> {
+    let members = settlement.advances.iter().flat_map(Advance::members);
+    let each = members.map(|(progress, reached)| {
+        // A difference that is done becomes the start of the next one, whose end is not known yet.
+        let (from, from_low, to, position) = match reached {
+            Reached::End => (&progress.to, progress.to_low, None, 0),
+            Reached::Position(position) => (
+                &progress.from,
+                progress.from_low,
+                Some(progress.to.to_string()),
+                position,
+            ),
+        };
+        Moved {
+            group: progress.group,
+            version: progress.version,
+            epoch: progress.epoch,
+            position,
+            from: from.to_string(),
+            from_low,
+            to,
+            to_low: progress.to_low,
+            to_high: progress.to_high,
+        }
     });
-    let since_low = of.iter().map(|(progress, to)| match to {
-        Reached::End => progress.to_low,
-        Reached::Position(_) => progress.from_low,
-    });
-    let upto = of.iter().map(|(progress, to)| match to {
-        Reached::End => None,
-        Reached::Position(_) => Some(progress.to.to_string()),
-    });
-    let positions = of.iter().map(|(_, to)| match to {
-        Reached::End => 0,
-        Reached::Position(position) => *position,
-    });
-    let groups = of.iter().map(|(progress, _)| progress.group);
-    statement
-        .bind(groups.collect::<Vec<_>>())
-        .bind(each(|progress| progress.version))
-        .bind(each(|progress| progress.epoch))
-        .bind(positions.collect::<Vec<_>>())
-        .bind(since.collect::<Vec<_>>())
-        .bind(since_low.collect::<Vec<_>>())
-        .bind(upto.collect::<Vec<_>>())
-        .bind(each(|progress| progress.to_low))
-        .bind(each(|progress| progress.to_high))
-        .bind(opened.drawn)
-        .bind(opened.here.system.clone())
-        .bind(opened.here.timeline.clone())
+    each.collect()
+}
+
+fn stamp(opened: &Opened) -> Stamp {
+    Stamp {
+        next_low: opened.drawn,
+        system: opened.here.system.clone(),
+        timeline: opened.here.timeline.clone(),
+    }
 }
 
 fn bind_troubles(statement: PgQuery, of: &[Trouble<'_>]) -> PgQuery {

@@ -1,7 +1,7 @@
 //! Claims of an append-only outbox. A group of lanes is held by an advisory lock of an open transaction, as in hold mode;
 //! settling saves how far its stream was read. No row of the outbox is ever written.
 //!
-//! While a claim's records are published its transaction holds no lock on the outbox: what reading took is given back by
+//! While a claim's records are published its transaction holds no lock on the outbox for long: what reading took is given back by
 //! rolling back to a savepoint, so that a segment can be emptied meanwhile.
 
 mod ahead;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use postrider_core::{Claim, Fate, OutboxStore as _, Share, Want};
 use postrider_stores::postgres::PostgresStore;
+use postrider_testkit::eventually;
 
 use super::seen;
 use crate::world::{World, world};
@@ -148,4 +149,28 @@ async fn a_claim_is_better_shared_in_company() {
     let rest = claim(&here, Share::ALL).await.unwrap();
     assert!(!rest.is_better_shared());
     drop(part);
+}
+
+/// Fencing: a re-anchored outbox, say.
+#[tokio::test]
+async fn a_claim_of_which_one_group_was_changed_by_others_leaves_no_trace() {
+    let world = filled().await;
+    let store = world.store();
+    let held = claim(&store, Share::ALL).await.unwrap();
+    let first: Vec<_> = held.records().iter().map(seen).collect();
+    sqlx::query("UPDATE postrider_outbox_stream SET epoch = epoch + 1 WHERE grp = 2")
+        .execute(&world.database.pool)
+        .await
+        .unwrap();
+    let fates = vec![Fate::Published; held.records().len()];
+    let error = held.settle(&fates).await.unwrap_err().to_string();
+    assert!(error.contains("2 of 3 groups found"), "{error}");
+    assert!(error.contains("the claim is void"), "{error}");
+    // Its connection is closed, and the server frees the locks when it sees that.
+    let again = eventually("the groups are free", async || {
+        publish(&store, Share::ALL).await.ok_or("held")
+    })
+    .await;
+    assert_eq!(again, first);
+    assert_eq!(places(&world).await, 1);
 }

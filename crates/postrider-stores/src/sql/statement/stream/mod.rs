@@ -31,6 +31,7 @@ use crate::sql::selection::Selection;
 pub(crate) use anchor::Anchor;
 pub(crate) use read::Difference;
 pub(crate) use segments::{SEGMENT_BITS, SEGMENTS, Segment, segment};
+pub(crate) use settle::{Advance, Moved, Stamp};
 
 /// Every statement of a stream. Comments give the parameters.
 #[derive(Debug, Clone)]
@@ -45,8 +46,7 @@ pub(crate) struct Stream {
     pub due: Arc<str>,
     /// keys → those of which records are kept aside that later ones must not overtake, and how many.
     pub parked: Arc<str>,
-    /// See `settle.rs`.
-    pub advance: Arc<str>,
+    pub advance: Advance,
     /// positions, attempts, errors or NULL, microseconds to wait, dead.
     pub copy: Arc<str>,
     /// positions.
@@ -121,7 +121,7 @@ impl Writer<'_> {
             difference: stream.difference(),
             due: stream.due().into(),
             parked: stream.parked().into(),
-            advance: stream.advance().into(),
+            advance: stream.advance(),
             copy: stream.copy().into(),
             forget: stream.forget().into(),
             retry: stream.retry().into(),

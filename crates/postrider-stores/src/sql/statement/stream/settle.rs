@@ -2,20 +2,86 @@
 
 use super::StreamWriter;
 use crate::sql::dialect::list;
+use crate::sql::statement::literal;
+
+/// How far groups were read is written as text with its values in it, so that it goes with the commit in one message.
+#[derive(Debug, Clone)]
+pub(crate) struct Advance(String);
+
+/// What is written of one group.
+#[derive(Debug, Clone)]
+pub(crate) struct Moved {
+    pub group: i32,
+    /// As it was found. Where it is another by now, nothing is written.
+    pub version: i64,
+    pub epoch: i64,
+    pub position: i64,
+    /// A snapshot.
+    pub from: String,
+    pub from_low: i64,
+    /// `None`: its end is not known yet.
+    pub to: Option<String>,
+    pub to_low: i64,
+    pub to_high: i64,
+}
+
+/// What is written of all of them.
+#[derive(Debug, Clone)]
+pub(crate) struct Stamp {
+    /// The sequence before this transaction had a number.
+    pub next_low: i64,
+    pub system: Option<String>,
+    pub timeline: String,
+}
+
+impl Advance {
+    /// Fails with [`Advance::LOST`] where a group is not found as it was.
+    pub(crate) fn text(&self, moved: &[Moved], stamp: &Stamp) -> String {
+        let rows: Vec<String> = moved.iter().map(Moved::row).collect();
+        format!(
+            "WITH moved AS (UPDATE {progress} AS s SET version = s.version + 1, position = f.position, \
+             from_snapshot = f.since, from_low = f.since_low, to_snapshot = f.upto, to_low = f.upto_low, \
+             to_high = f.upto_high, next_low = {next_low}, system = {system}, timeline = {timeline}, updated_at = now()\n\
+             FROM (VALUES {rows}) AS f(grp, version, epoch, position, since, since_low, upto, upto_low, upto_high)\n\
+             WHERE s.grp = f.grp AND s.version = f.version AND s.epoch = f.epoch RETURNING 1)\n\
+             SELECT CASE count(*) WHEN {count} THEN 0 ELSE (count(*) || ' of {count} groups found')::int4 END FROM moved",
+            progress = self.0,
+            next_low = stamp.next_low,
+            system = or_null(stamp.system.as_deref()),
+            timeline = literal(&stamp.timeline),
+            rows = rows.join(", "),
+            count = moved.len(),
+        )
+    }
+
+    /// Of a text that is no number. SQL has no other way to fail on purpose.
+    pub(crate) const LOST: &'static str = "22P02";
+}
+
+impl Moved {
+    fn row(&self) -> String {
+        format!(
+            "({}, {}::int8, {}::int8, {}::int8, {}::pg_snapshot, {}::int8, {}::pg_snapshot, {}::int8, {}::int8)",
+            self.group,
+            self.version,
+            self.epoch,
+            self.position,
+            literal(&self.from),
+            self.from_low,
+            or_null(self.to.as_deref()),
+            self.to_low,
+            self.to_high,
+        )
+    }
+}
+
+fn or_null(text: Option<&str>) -> String {
+    text.map_or_else(|| "NULL".to_owned(), literal)
+}
 
 impl StreamWriter<'_> {
-    /// $1 groups, $2 versions, $3 epochs, $4 positions, $5 from, $6 from_low, $7 to or NULL, $8 to_low, $9 to_high,
-    /// $10 the sequence before this transaction had a number, $11 system identifier or NULL, $12 timeline.
-    pub(super) fn advance(&self) -> String {
-        format!(
-            "UPDATE {} AS s SET version = s.version + 1, position = f.position, from_snapshot = f.since::pg_snapshot, \
-             from_low = f.since_low, to_snapshot = f.upto::pg_snapshot, to_low = f.upto_low, to_high = f.upto_high, \
-             next_low = $10, system = $11, timeline = $12, updated_at = now()\n\
-             FROM unnest($1::int4[], $2::int8[], $3::int8[], $4::int8[], $5::text[], $6::int8[], $7::text[], \
-             $8::int8[], $9::int8[]) AS f(grp, version, epoch, position, since, since_low, upto, upto_low, upto_high)\n\
-             WHERE s.grp = f.grp AND s.version = f.version AND s.epoch = f.epoch",
-            self.progress()
-        )
+    pub(super) fn advance(&self) -> Advance {
+        Advance(self.progress())
     }
 
     /// $1 positions, $2 attempts, $3 errors or NULL, $4 microseconds to wait, $5 dead.

@@ -4,6 +4,7 @@ use postrider_core::{Layout, RecordFilter};
 
 use crate::sql::dialect::POSTGRES;
 use crate::sql::statement::Writer;
+use crate::sql::statement::stream::{Moved, Stamp, Stream};
 use crate::sql::statement::tests::{RULES, change_text, compare, insert_text, table, whole_filter};
 
 #[test]
@@ -29,7 +30,7 @@ fn statements_of_a_stream_are_as_they_were() {
             ("both", &stream.difference.both[1]),
             ("due", &stream.due),
             ("parked_keys", &stream.parked),
-            ("advance", &stream.advance),
+            ("advance", &advance(&stream)),
             ("copy", &stream.copy),
             ("retry", &stream.retry),
             ("backlog", &stream.backlog),
@@ -45,4 +46,29 @@ fn statements_of_a_stream_are_as_they_were() {
             compare(&format!("native_{ordering}/{what}"), text);
         }
     }
+}
+
+fn advance(stream: &Stream) -> String {
+    let moved = Moved {
+        group: 0,
+        version: 7,
+        epoch: 1,
+        position: 42,
+        from: "3:9:4,5".into(),
+        from_low: 30,
+        to: Some("12:12:".into()),
+        to_low: 40,
+        to_high: 50,
+    };
+    let ended = Moved {
+        group: 1,
+        to: None,
+        ..moved.clone()
+    };
+    let stamp = Stamp {
+        next_low: 60,
+        system: Some("it's".into()),
+        timeline: "00000001".into(),
+    };
+    stream.advance.text(&[moved, ended], &stamp)
 }
