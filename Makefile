@@ -7,7 +7,7 @@ SECS ?= 60
 with_services = environment=$$(scripts/services up); eval "$$environment";
 
 # The bench measures what is shipped; it starts servers of its own, from what this installs.
-bench_programs = scripts/services install; cargo build --release -p postrider-cli -p postrider-bench
+bench_programs = scripts/services install; cargo build --profile dist -p postrider-cli; cargo build --release -p postrider-bench
 
 .PHONY: help demo test check build release docs fmt services clean-services bench bench-peers bench-report bench-drain bench-consume torture
 

@@ -2,7 +2,7 @@
 # What our own subjects share: they differ by the layout alone. Everything that is not named here is a default.
 set -euo pipefail
 
-postrider=${BENCH_POSTRIDER:-$BENCH_ROOT/target/release/postrider}
+postrider=${BENCH_POSTRIDER:-$BENCH_ROOT/target/dist/postrider}
 
 config() { # LAYOUT BATCH MORE
   cat <<TOML
@@ -32,7 +32,7 @@ TOML
 postrider_subject() { # LAYOUT VERB [BATCH [MORE]]
   case $2 in
     build)
-      [ -x "$postrider" ] || { echo "no $postrider: run cargo build --release -p postrider-cli" >&2; exit 1; }
+      [ -x "$postrider" ] || { echo "no $postrider: run make release" >&2; exit 1; }
       "$postrider" --version | sed 's/^postrider /postrider=/'
       ;;
     reset)
