@@ -41,7 +41,7 @@ postrider_subject() { # LAYOUT VERB [BATCH [MORE]]
     start)
       config "$1" "${3:-}" "${4:-}" >"$BENCH_WORK/postrider.toml"
       # As in the image and the systemd unit that ship.
-      export MALLOC_ARENA_MAX=1
+      export MALLOC_ARENA_MAX=1 MALLOC_TRIM_THRESHOLD_=33554432 MALLOC_MMAP_THRESHOLD_=33554432
       exec "$postrider" relay --config "$BENCH_WORK/postrider.toml"
       ;;
     *) echo "no verb $2" >&2; exit 2 ;;
