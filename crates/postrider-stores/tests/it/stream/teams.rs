@@ -164,7 +164,7 @@ async fn a_claim_of_which_one_group_was_changed_by_others_leaves_no_trace() {
         .unwrap();
     let fates = vec![Fate::Published; held.records().len()];
     let error = held.settle(&fates).await.unwrap_err().to_string();
-    assert!(error.contains("2 of 3 groups found"), "{error}");
+    assert!(error.contains("0 rows of group 2 found"), "{error}");
     assert!(error.contains("the claim is void"), "{error}");
     // Its connection is closed, and the server frees the locks when it sees that.
     let again = eventually("the groups are free", async || {
@@ -173,4 +173,42 @@ async fn a_claim_of_which_one_group_was_changed_by_others_leaves_no_trace() {
     .await;
     assert_eq!(again, first);
     assert_eq!(places(&world).await, 1);
+}
+
+/// No version of saved progress can be removed while it is open, and a planner that takes the table to be small would read them all.
+#[tokio::test]
+async fn a_transaction_held_elsewhere_makes_no_claim_wade_through_old_progress() {
+    const CLAIMS: u32 = 100;
+    let world = world("native", "").await;
+    let pool = &world.database.pool;
+    let mut elsewhere = pool.begin().await.unwrap();
+    sqlx::query("SELECT pg_current_xact_id()")
+        .execute(&mut *elsewhere)
+        .await
+        .unwrap();
+    let store = world.store();
+    for number in 0..CLAIMS {
+        if number == 3 {
+            sqlx::query("ANALYZE postrider_outbox_stream")
+                .execute(pool)
+                .await
+                .unwrap();
+        }
+        world.emit(world.event(Some("k"), number)).await;
+        assert_eq!(publish(&store, Share::ALL).await.unwrap().len(), 1);
+    }
+    let (scans, read) = eventually("the statistics are in", async || {
+        let figures: (i64, i64) = sqlx::query_as(
+            "SELECT idx_scan, idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'postrider_outbox_stream_pkey' \
+             AND schemaname = current_schema()",
+        )
+        .fetch_one(pool)
+        .await
+        .unwrap();
+        // Each claim looks at two groups and saves both.
+        (figures.0 >= 4 * i64::from(CLAIMS)).then_some(figures).ok_or(figures)
+    })
+    .await;
+    elsewhere.rollback().await.unwrap();
+    assert!(read <= 2 * scans, "{read} entries by {scans} scans");
 }

@@ -35,44 +35,38 @@ pub(crate) struct Stamp {
 }
 
 impl Advance {
-    /// Fails with [`Advance::LOST`] where a group is not found as it was.
+    /// A statement per group. A join of all would do, but where the planner takes the table to be small it reads all of its
+    /// index, with every version that cannot be removed yet. Fails with [`Advance::LOST`] where a group is not found as it was.
     pub(crate) fn text(&self, moved: &[Moved], stamp: &Stamp) -> String {
-        let rows: Vec<String> = moved.iter().map(Moved::row).collect();
+        let each: Vec<String> = moved.iter().map(|moved| self.one(moved, stamp)).collect();
+        each.join(";\n")
+    }
+
+    fn one(&self, moved: &Moved, stamp: &Stamp) -> String {
         format!(
-            "WITH moved AS (UPDATE {progress} AS s SET version = s.version + 1, position = f.position, \
-             from_snapshot = f.since, from_low = f.since_low, to_snapshot = f.upto, to_low = f.upto_low, \
-             to_high = f.upto_high, next_low = {next_low}, system = {system}, timeline = {timeline}, updated_at = now()\n\
-             FROM (VALUES {rows}) AS f(grp, version, epoch, position, since, since_low, upto, upto_low, upto_high)\n\
-             WHERE s.grp = f.grp AND s.version = f.version AND s.epoch = f.epoch RETURNING 1)\n\
-             SELECT CASE count(*) WHEN {count} THEN 0 ELSE (count(*) || ' of {count} groups found')::int4 END FROM moved",
+            "WITH moved AS (UPDATE {progress} AS s SET version = s.version + 1, position = {position}, \
+             from_snapshot = {from}, from_low = {from_low}, to_snapshot = {to}, to_low = {to_low}, to_high = {to_high}, \
+             next_low = {next_low}, system = {system}, timeline = {timeline}, updated_at = now()\n\
+             WHERE s.grp = {group} AND s.version = {version} AND s.epoch = {epoch} RETURNING 1)\n\
+             SELECT CASE count(*) WHEN 1 THEN 0 ELSE (count(*) || ' rows of group {group} found')::int4 END FROM moved",
             progress = self.0,
+            position = moved.position,
+            from = literal(&moved.from),
+            from_low = moved.from_low,
+            to = or_null(moved.to.as_deref()),
+            to_low = moved.to_low,
+            to_high = moved.to_high,
             next_low = stamp.next_low,
             system = or_null(stamp.system.as_deref()),
             timeline = literal(&stamp.timeline),
-            rows = rows.join(", "),
-            count = moved.len(),
+            group = moved.group,
+            version = moved.version,
+            epoch = moved.epoch,
         )
     }
 
     /// Of a text that is no number. SQL has no other way to fail on purpose.
     pub(crate) const LOST: &'static str = "22P02";
-}
-
-impl Moved {
-    fn row(&self) -> String {
-        format!(
-            "({}, {}::int8, {}::int8, {}::int8, {}::pg_snapshot, {}::int8, {}::pg_snapshot, {}::int8, {}::int8)",
-            self.group,
-            self.version,
-            self.epoch,
-            self.position,
-            literal(&self.from),
-            self.from_low,
-            or_null(self.to.as_deref()),
-            self.to_low,
-            self.to_high,
-        )
-    }
 }
 
 fn or_null(text: Option<&str>) -> String {
