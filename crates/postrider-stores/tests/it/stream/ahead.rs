@@ -2,6 +2,7 @@
 
 use postrider_core::{Claim, Fate, OutboxStore as _, Share, Want};
 use postrider_stores::postgres::PostgresStore;
+use postrider_testkit::eventually;
 
 use super::{drain, numbers, seen};
 use crate::world::{World, world};
@@ -90,4 +91,24 @@ async fn what_was_let_go_comes_again_in_order() {
     assert_eq!(first, [0, 1, 2, 3]);
     let rest: Vec<i64> = drain(&store).await.iter().map(|(_, n)| *n).collect();
     assert_eq!(rest, (4..12).collect::<Vec<_>>());
+}
+
+/// Publishing may take long, and a segment must be emptied meanwhile.
+#[tokio::test]
+async fn a_claim_gives_back_its_locks_on_the_outbox_before_it_is_settled() {
+    for records in [2, 20] {
+        let world = filled(records).await;
+        let store = world.store();
+        let (claim, numbers) = claim(&store).await;
+        eventually("the outbox is free", async || {
+            let mut tx = world.database.pool.begin().await.unwrap();
+            let lock = "LOCK TABLE postrider_outbox IN ACCESS EXCLUSIVE MODE NOWAIT";
+            let locked = sqlx::query(lock).execute(&mut *tx).await;
+            tx.rollback().await.unwrap();
+            locked
+        })
+        .await;
+        let fates = vec![Fate::Published; numbers.len()];
+        claim.settle(&fates).await.unwrap();
+    }
 }
