@@ -243,8 +243,11 @@ impl KafkaPublisher {
             return;
         }
         let ruling = oversize::rule(&self.config, &oversized, session, deadline).await;
-        self.batch_bytes
-            .fetch_min(ruling.batch_bytes, Ordering::Relaxed);
+        // A session in which every message is alone says nothing about batches.
+        if session.batch_bytes != ALONE {
+            self.batch_bytes
+                .fetch_min(ruling.batch_bytes, Ordering::Relaxed);
+        }
         for (index, verdict) in ruling.verdicts {
             sheet.settle(index, verdict);
         }
@@ -264,6 +267,10 @@ impl Publisher for KafkaPublisher {
             let Some(first) = sheet.open().next() else {
                 break;
             };
+            if Instant::now() >= deadline {
+                sheet.give_up("no time left");
+                break;
+            }
             let topic = &batch[first].topic;
             let isolate = std::mem::take(&mut sheet.isolate);
             let session = if isolate {

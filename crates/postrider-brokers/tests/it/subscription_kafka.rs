@@ -410,3 +410,45 @@ async fn a_new_group_may_begin_at_the_end() {
     .await;
     assert!(place(&first[0]).1 >= 3);
 }
+
+/// A partition from which nothing came while the group was there has its place all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_group_that_began_at_the_end_misses_nothing_while_it_is_away() {
+    let world = world().await;
+    let topic: Topic = world.kafka.fresh_topic(4).await.into();
+    let mut config = world.config(&topic);
+    config.start = StartAt::Latest;
+    let subscription = KafkaSubscription::new(config.clone()).unwrap();
+    let mut number = 0;
+    eventually("a message comes", async || {
+        world.publish(&[numbered(&topic, "first", number)]).await;
+        number += 1;
+        let next = tokio::time::timeout(Duration::from_millis(200), subscription.next(1)).await;
+        next.map(|mut came| came.iter_mut().flatten().for_each(Delivery::ack))
+            .map_err(|_| "nothing")
+    })
+    .await;
+    subscription.close(DEADLINE).await;
+
+    let keys: Vec<String> = (0..20).map(|key| format!("away-{key}")).collect();
+    for key in &keys {
+        world.publish(&[numbered(&topic, key, 0)]).await;
+    }
+    let subscription = KafkaSubscription::new(config).unwrap();
+    let mut came = std::collections::BTreeSet::new();
+    eventually("all that came meanwhile", async || {
+        let next = tokio::time::timeout(Duration::from_millis(200), subscription.next(10)).await;
+        for mut delivery in next.into_iter().flatten().flatten() {
+            let key = delivery.message.key.as_ref().map(ToString::to_string);
+            came.extend(key.filter(|key| key.starts_with("away")));
+            delivery.ack();
+        }
+        if came.len() == keys.len() {
+            Ok(())
+        } else {
+            Err(came.len())
+        }
+    })
+    .await;
+    subscription.close(DEADLINE).await;
+}

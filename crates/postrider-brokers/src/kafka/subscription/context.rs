@@ -10,10 +10,10 @@ use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance};
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::statistics::Statistics;
-use rdkafka::{TopicPartitionList, types::RDKafkaErrorCode};
+use rdkafka::{Offset, TopicPartitionList, types::RDKafkaErrorCode};
 
 use super::assignment::Assignment;
-use super::config::KafkaSubscriptionConfig;
+use super::config::{KafkaSubscriptionConfig, StartAt};
 use super::progress::OffsetTicket;
 use super::trouble::{EndsWith, diagnose};
 use crate::queue::{Queue, Trouble};
@@ -129,6 +129,27 @@ impl Context {
     }
 }
 
+/// How long a broker may take to say where partitions end.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A new group's end is where it stands now. Without a commit it would be where it stands when the partition is next assigned, and what came
+/// meanwhile would be passed over.
+fn begin_at_the_end(
+    consumer: &BaseConsumer<Context>,
+    partitions: &TopicPartitionList,
+) -> KafkaResult<()> {
+    let committed = consumer.committed_offsets(partitions.clone(), END_TIMEOUT)?;
+    let mut ends = TopicPartitionList::new();
+    for element in committed.elements() {
+        if element.offset() == Offset::Invalid {
+            let (topic, number) = (element.topic(), element.partition());
+            let (_, end) = consumer.fetch_watermarks(topic, number, END_TIMEOUT)?;
+            ends.add_partition_offset(topic, number, Offset::Offset(end))?;
+        }
+    }
+    commit(consumer, &ends, CommitMode::Sync)
+}
+
 /// Does nothing if there is nothing to commit.
 pub(super) fn commit(
     consumer: &BaseConsumer<Context>,
@@ -147,6 +168,11 @@ impl ConsumerContext for Context {
         match rebalance {
             Rebalance::Assign(partitions) => {
                 tracing::debug!(?partitions, "kafka: partitions assigned");
+                if shared.config.start == StartAt::Latest
+                    && let Err(error) = begin_at_the_end(consumer, partitions)
+                {
+                    tracing::warn!(%error, "kafka: partitions without messages so far begin at their end again when they are next assigned");
+                }
                 let lots = shared.assignment().add(partitions);
                 lots.iter().for_each(|lot| shared.queue.open(*lot));
                 shared.reassure(EndsWith::Assignment);

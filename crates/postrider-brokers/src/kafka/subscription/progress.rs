@@ -58,8 +58,10 @@ impl Progress {
 }
 
 impl State {
+    /// Where offsets began anew, what is unfinished may lie beyond the end.
     fn position(&self) -> Option<i64> {
-        self.unfinished.first().copied().or(self.next)
+        let unfinished = self.unfinished.first().copied();
+        unfinished.into_iter().chain(self.next).min()
     }
 }
 
@@ -109,6 +111,16 @@ mod tests {
         let progress = Arc::new(Progress::default());
         progress.begin(7).unwrap().acked();
         assert_eq!(progress.position(), Some(8));
+    }
+
+    #[test]
+    fn the_position_follows_a_topic_that_lost_its_end() {
+        let progress = Arc::new(Progress::default());
+        let old = progress.begin(1000).unwrap();
+        progress.begin(3).unwrap().acked();
+        assert_eq!(progress.position(), Some(4));
+        old.acked();
+        assert_eq!(progress.position(), Some(4));
     }
 
     #[test]
