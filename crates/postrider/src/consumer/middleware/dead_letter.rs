@@ -198,6 +198,10 @@ impl DeadLetter {
         let message = ctx.message();
         let mut letter = message.clone();
         letter.topic = (self.topic)(&message.topic);
+        // Pub/Sub adds some of its own, and takes none.
+        letter
+            .headers
+            .retain(|header| !header.name.starts_with("goog"));
         let mut note = |name: &'static str, value: String| {
             letter.headers.retain(|header| &*header.name != name);
             letter.headers.push(Header::new(name, value));

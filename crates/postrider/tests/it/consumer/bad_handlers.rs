@@ -77,6 +77,25 @@ async fn a_handler_that_panics_or_hangs_is_given_up_and_the_next_message_handled
     }
 }
 
+/// A statement of a handler's waits for a lock that somebody keeps: the event is given up in time all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_that_does_not_end_is_given_up_in_time() {
+    let world = World::new().await;
+    world.place("k", [1]).await;
+    let mut other = world.database.pool.begin().await.unwrap();
+    sqlx::query("LOCK TABLE effects IN EXCLUSIVE MODE")
+        .execute(&mut *other)
+        .await
+        .unwrap();
+    let (consumer, _) = troubled(&world, Act::Apply, true);
+    let running = Running::start(consumer);
+    until("it is dead-lettered", 1, async || world.dead().len()).await;
+    other.rollback().await.unwrap();
+    world.until_all_acknowledged().await;
+    running.stop().await;
+    assert!(world.applied().await.is_empty());
+}
+
 /// Panics for order 1, in either scope, before or after the rest has run.
 struct Panics {
     after: bool,

@@ -80,3 +80,14 @@ async fn nothing_is_acknowledged_before_an_earlier_event_of_its_key() {
     assert_eq!(passed.last(), Some(&6), "{passed:?}");
     assert_eq!(passed.len(), 4, "{passed:?}");
 }
+
+/// 6 is done without the transaction, but 5 before it is not: so 7 waits for 5.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_was_handled_lets_nobody_pass_an_earlier_one_that_was_not() {
+    let world = World::new().await;
+    world.place("k", [5, 6, 7]).await;
+    let running = Running::start(consumer(&world, &Door::default()));
+    world.until_all_acknowledged().await;
+    running.stop().await;
+    assert_eq!(world.applied().await, [5, 7]);
+}

@@ -29,10 +29,19 @@ async fn unreadable_bytes_are_dead_lettered_as_they_came() {
     message
         .headers
         .push(Header::new("dlt_error_message", "of an earlier life"));
+    message
+        .headers
+        .push(Header::new("googclient_schemaname", "of Pub/Sub's own"));
     world.publish(&[message.clone()]).await;
     let dead = world.until_dead(1).await.remove(0);
     world.until_all_acknowledged().await;
     running.stop().await;
+    assert!(
+        !dead
+            .headers
+            .iter()
+            .any(|header| header.name.starts_with("goog"))
+    );
     assert_eq!(
         (dead.payload.clone(), dead.key.clone()),
         (message.payload.clone(), message.key.clone())

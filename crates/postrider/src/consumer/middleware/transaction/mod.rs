@@ -3,6 +3,7 @@
 mod together;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use postrider_core::{Handled, HandlerError, StoreError, Transactions};
@@ -14,6 +15,9 @@ use crate::failpoints;
 
 pub(in crate::consumer) use together::{Entry, Group, Left, Seat};
 use together::{Turn, Verdict};
+
+/// How long a rollback may take before the connection is closed instead.
+const ROLLBACK_MAX: Duration = Duration::from_secs(1);
 
 /// Opens a transaction around the rest of the chain: commits after success, rolls back on an error, a panic, a
 /// timeout or a stop.
@@ -85,9 +89,11 @@ impl<S: Transactions> Transacted<S> {
             Ok(_) => HandlerError::permanent(UNCAPTURED),
             Err(error) => error,
         };
-        match (self.store.rollback(tx).await, error) {
+        // Behind a statement that was given up, a rollback waits for that statement's end. To close the connection does not.
+        let rolled_back = tokio::time::timeout(ROLLBACK_MAX, self.store.rollback(tx)).await;
+        match (rolled_back, error) {
             // The error came from a database that is away, and not from the event.
-            (Err(StoreError::Unavailable { .. }), HandlerError::Temporary(error)) => {
+            (Ok(Err(StoreError::Unavailable { .. })), HandlerError::Temporary(error)) => {
                 Err(HandlerError::Unavailable(error))
             }
             (_, error) => Err(error),

@@ -148,14 +148,8 @@ impl Group {
     /// Whether an earlier member of the same key was not handled.
     pub(in crate::consumer) fn is_held(&self, index: usize) -> bool {
         let state = self.0.lock();
-        let mut before = state.members[index].before;
-        while let Some(earlier) = before {
-            if !matches!(state.members[earlier].stage, Stage::Left(left) if left.handled) {
-                return true;
-            }
-            before = state.members[earlier].before;
-        }
-        false
+        let handled = |member: &Member| matches!(member.stage, Stage::Left(left) if left.handled);
+        !state.earlier_of_key(index).all(handled)
     }
 
     /// Says which event a member has.
@@ -171,6 +165,12 @@ impl Group {
 }
 
 impl State {
+    /// All earlier members of the same key, the latest first. One that was handled may stand behind one that was not.
+    fn earlier_of_key(&self, index: usize) -> impl Iterator<Item = &Member> {
+        let before = |member: &&Member| Some(&self.members[member.before?]);
+        std::iter::successors(Some(&self.members[index]), before).skip(1)
+    }
+
     /// A member that goes before its turn, and is entered in the inbox already, must not be committed as seen: its
     /// effects are not there. So the group breaks up.
     fn go(&mut self, index: usize, stage: Stage) {
@@ -204,18 +204,21 @@ impl Seat {
         self.earlier_of_key().await.handled
     }
 
-    /// Waits until every earlier member of the same key is through, and says how the last of them ended.
+    /// Waits until every earlier member of the same key is through, and says how they ended.
     pub(super) async fn earlier_of_key(&self) -> Left {
         self.wait(|state| {
-            let before = state.members[self.index].before;
-            match before.map(|index| state.members[index].stage) {
-                None => Some(Left {
-                    handled: true,
-                    parked: false,
-                }),
-                Some(Stage::Left(left)) => Some(left),
-                Some(_) => None,
+            let mut all = Left {
+                handled: true,
+                parked: false,
+            };
+            for earlier in state.earlier_of_key(self.index) {
+                let Stage::Left(left) = earlier.stage else {
+                    return None;
+                };
+                all.handled &= left.handled;
+                all.parked |= left.parked;
             }
+            Some(all)
         })
         .await
     }
@@ -302,9 +305,8 @@ impl Joined<'_> {
             if state.phase != Phase::Together {
                 return Some(Turn::Broken);
             }
-            let before = state.members[index].before;
-            let held = |stage| matches!(stage, Stage::Left(left) if !left.lets_follow());
-            if before.is_some_and(|b| held(state.members[b].stage)) {
+            let holds = |earlier: &Member| matches!(earlier.stage, Stage::Left(left) if !left.lets_follow());
+            if state.earlier_of_key(index).any(holds) {
                 let left = Left {
                     handled: false,
                     parked: false,
