@@ -134,7 +134,15 @@ impl Claim for Held {
         Some(self.lapses_at)
     }
 
-    async fn settle(mut self: Box<Self>, fates: &[Fate]) -> Result<Settled, StoreError> {
+    async fn settle(self: Box<Self>, fates: &[Fate]) -> Result<Settled, StoreError> {
+        let inner = Arc::clone(&self.inner);
+        // A migration may have run while the records were published.
+        inner.forget_if_stale(self.end(fates).await).await
+    }
+}
+
+impl Held {
+    async fn end(mut self: Box<Self>, fates: &[Fate]) -> Result<Settled, StoreError> {
         let records = std::mem::take(&mut self.records);
         let sorted = Sorted::new(&records, fates)?;
         let failed = store_error("settle a claim", &self.inner.name());
@@ -148,9 +156,7 @@ impl Claim for Held {
         self.tx.commit().await.map_err(&failed)?;
         Ok(Settled { lapsed })
     }
-}
 
-impl Held {
     async fn write(&mut self, sorted: &Sorted<'_>) -> Result<u64, StoreError> {
         let mut lapsed = 0;
         if !sorted.failed.is_empty() {

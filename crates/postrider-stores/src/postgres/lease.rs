@@ -173,6 +173,14 @@ impl Claim for Leased {
     }
 
     async fn settle(self: Box<Self>, fates: &[Fate]) -> Result<Settled, StoreError> {
+        let inner = Arc::clone(&self.inner);
+        // A migration may have run while the records were published.
+        inner.forget_if_stale(self.end(fates).await).await
+    }
+}
+
+impl Leased {
+    async fn end(self: Box<Self>, fates: &[Fate]) -> Result<Settled, StoreError> {
         let sorted = Sorted::new(&self.records, fates)?;
         let failed = store_error("settle a claim", &self.inner.name());
         let expected = self.records.len() as u64;
@@ -209,9 +217,7 @@ impl Claim for Leased {
             lapsed: expected.saturating_sub(written),
         })
     }
-}
 
-impl Leased {
     /// A record that goes back opens its key to the next claim. One that runs at this very moment would
     /// see half of what is settled here, and might take a later record of the key and leave the earlier.
     async fn lock_lanes(&self, sorted: &Sorted<'_>, tx: &mut Tx) -> Result<(), StoreError> {

@@ -107,7 +107,8 @@ fn kind(type_name: &str, is_enum: bool) -> Kind {
         _ if is_enum => Kind::Enum,
         "uuid" => Kind::Uuid,
         "int2" | "int4" | "int8" => Kind::Int,
-        "text" | "varchar" | "bpchar" | "name" => Kind::Text,
+        // Not bpchar: read as it stands it has blanks at its end, and as text it has none, so an id would not find itself.
+        "text" | "varchar" | "name" => Kind::Text,
         "json" => Kind::Json,
         "jsonb" => Kind::Jsonb,
         "bytea" => Kind::Bytes,

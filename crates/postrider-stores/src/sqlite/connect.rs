@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use postrider_core::StoreError;
 use sqlx::sqlite::{
@@ -12,12 +12,14 @@ use sqlx::sqlite::{
 };
 use sqlx::{ConnectOptions, Sqlite, SqliteConnection, pool::PoolConnection};
 
-use super::error::store_error;
+use super::error::{is_busy, store_error};
 use super::process::Presence;
 use super::tx::Tx;
 
 /// How long a transaction waits for another connection's, in this process and in others.
 pub const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long to wait before asking again after an answer that came too early.
+const BUSY_AGAIN: Duration = Duration::from_millis(5);
 /// A log that has grown over this is cut back to it at the next checkpoint.
 pub const LOG_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// A process' transactions take turns on one connection; each waits no longer than this for its turn.
@@ -162,9 +164,19 @@ impl Database {
         self.try_begin().await.map_err(store_error(action, "it"))
     }
 
+    /// SQLite waits for a lock by itself, but not where two turn a new file to WAL mode at once: each holds what the other wants, and
+    /// one is told at once that the file is busy.
     pub(super) async fn try_begin(&self) -> Result<Tx, sqlx::Error> {
         let _waits = Waits::new(&self.waiting);
-        Tx::begin(&self.writer).await
+        let until = Instant::now() + BUSY_TIMEOUT;
+        loop {
+            match Tx::begin(&self.writer).await {
+                Err(error) if is_busy(&error) && Instant::now() < until => {
+                    tokio::time::sleep(BUSY_AGAIN).await;
+                }
+                begun => return begun,
+            }
+        }
     }
 
     pub(super) async fn reader(&self) -> Result<PoolConnection<Sqlite>, sqlx::Error> {

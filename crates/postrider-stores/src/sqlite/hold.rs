@@ -184,6 +184,14 @@ impl Claim for Held {
     }
 
     async fn settle(self: Box<Self>, fates: &[Fate]) -> Result<Settled, StoreError> {
+        let inner = Arc::clone(&self.inner);
+        // A migration may have run while the records were published.
+        inner.forget_if_stale(self.end(fates).await).await
+    }
+}
+
+impl Held {
+    async fn end(self: Box<Self>, fates: &[Fate]) -> Result<Settled, StoreError> {
         let sorted = Sorted::new(&self.records, fates)?;
         let failed = store_error("settle a claim", &self.inner.name());
         let mut tx = self.inner.begin_settling().await?;
@@ -199,9 +207,7 @@ impl Claim for Held {
         tx.commit().await.map_err(&failed)?;
         Ok(Settled { lapsed })
     }
-}
 
-impl Held {
     async fn write(&self, sorted: &Sorted<'_>, tx: &mut Tx) -> Result<u64, StoreError> {
         let mut lapsed = 0;
         if !sorted.published.is_empty() {

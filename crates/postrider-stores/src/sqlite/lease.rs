@@ -72,6 +72,14 @@ impl Claim for Leased {
     }
 
     async fn settle(self: Box<Self>, fates: &[Fate]) -> Result<Settled, StoreError> {
+        let inner = Arc::clone(&self.inner);
+        // A migration may have run while the records were published.
+        inner.forget_if_stale(self.end(fates).await).await
+    }
+}
+
+impl Leased {
+    async fn end(self: Box<Self>, fates: &[Fate]) -> Result<Settled, StoreError> {
         let sorted = Sorted::new(&self.records, fates)?;
         let failed = store_error("settle a claim", &self.inner.name());
         let mut tx = self.inner.begin_settling().await?;
@@ -96,9 +104,7 @@ impl Claim for Leased {
             lapsed: (self.records.len() as u64).saturating_sub(written),
         })
     }
-}
 
-impl Leased {
     /// What is tried again, dead, or given back: id, status, attempts, microseconds to wait, error. What has no attempts
     /// or error keeps those it has.
     fn back(&self, sorted: &Sorted<'_>) -> Result<Vec<Value>, StoreError> {

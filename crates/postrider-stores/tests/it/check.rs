@@ -1,5 +1,6 @@
 //! What `check` finds, and what makes claims refuse.
 
+use postrider_core::layout::PRESETS;
 use postrider_core::{
     Actor, DeadLetters as _, Diagnosis as _, Fate, Finding, Level, OutboxStore, Share, StoreError,
     Want,
@@ -58,7 +59,7 @@ async fn refuses(store: &PostgresStore, words: &[&str]) -> Vec<Finding> {
 
 #[tokio::test]
 async fn a_fresh_table_has_nothing_wrong() {
-    for preset in ["packfinderz", "talkie", "polyshop", "gopipe", "debezium"] {
+    for preset in PRESETS {
         let world = world(preset, "").await;
         let mut findings = world.store().check().await.unwrap();
         // Its index by published_at is its source's own, and is said to cost.
@@ -206,6 +207,22 @@ async fn what_reorders_or_loses_events_is_a_warning() {
             .message
             .contains("CACHE")
     );
+}
+
+/// A stream takes it that positions are drawn after their transactions have numbers; with a cache they are not.
+#[tokio::test]
+async fn positions_from_a_cache_are_an_error_in_a_stream() {
+    for ordering in ["key", "none"] {
+        let world = world("native", &format!("ordering = '{ordering}'")).await;
+        world
+            .database
+            .execute("ALTER SEQUENCE postrider_outbox_position CACHE 20")
+            .await;
+        let findings = world.store().check().await.unwrap();
+        let position = about(&findings, "position");
+        assert_eq!(position.level, Level::Error, "{position:?}");
+        assert!(position.message.contains("passed over"), "{position:?}");
+    }
 }
 
 /// A role of the test's own, and a pool that is this role.

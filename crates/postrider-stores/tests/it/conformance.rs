@@ -11,6 +11,13 @@ mod native {
     postrider_testkit::store_conformance!(world("native", NONE), records dead unordered hold);
 }
 
+/// Payloads as `json`.
+mod native_json {
+    use super::*;
+    const JSON: &str = "state = { payload = 'json' }";
+    postrider_testkit::store_conformance!(world("native", JSON), records dead hold);
+}
+
 /// As many groups as a test of shares needs.
 mod native_by_key {
     use super::*;

@@ -188,7 +188,7 @@ async fn an_order_its_items_and_its_event_appear_together() {
 
 #[tokio::test]
 async fn many_events_of_one_call_keep_their_order_whatever_their_ids() {
-    for preset in ["polyshop", "gopipe"] {
+    for preset in ["polyshop", "gopipe", "native"] {
         let world = world(preset, "").await;
         let events: Vec<Event> = (0..6000)
             .map(|n| {

@@ -10,7 +10,7 @@ use postrider_stores::postgres::{InitOptions, Options, Outbox, PostgresStore, co
 use postrider_testkit::eventually;
 use sqlx::postgres::PgPoolOptions;
 
-use crate::world::{World, layout, world};
+use crate::world::{World, layout, world, world_with};
 
 const ALL: Want = Want {
     limit: 100,
@@ -75,23 +75,32 @@ async fn a_connection_that_is_cut_frees_its_claim_and_the_store_goes_on() {
 
 #[tokio::test]
 async fn a_read_only_database_is_unavailable() {
-    let world = world("gopipe", "")
-        .await
-        .with_session(&[("default_transaction_read_only", "on")]);
-    world.emit(world.event(None, 1)).await;
-    is_unavailable(world.store().claim(ALL).await);
+    for preset in ["gopipe", "native"] {
+        let world = world(preset, "")
+            .await
+            .with_session(&[("default_transaction_read_only", "on")]);
+        world.emit(world.event(Some("k"), 1)).await;
+        is_unavailable(world.store().claim(ALL).await);
+    }
 }
 
 #[tokio::test]
 async fn a_lock_that_settling_would_meet_is_met_before_anything_is_published() {
-    for preset in ["packfinderz", "polyshop", "gopipe", "debezium"] {
+    for (preset, table) in [
+        ("packfinderz", "outbox_events"),
+        ("polyshop", "outbox_events"),
+        ("gopipe", "outbox"),
+        ("debezium", "outbox"),
+        ("native", "postrider_outbox_stream"),
+        ("native", "postrider_outbox_troubles"),
+    ] {
         let world = world(preset, "").await;
         world.emit(world.event(Some("k"), 1)).await;
         let store = world.store();
         store.backlog().await.unwrap();
         // What CREATE INDEX takes: it lets rows be locked, and keeps them from being changed.
         let mut other = world.database.pool.begin().await.unwrap();
-        let lock = format!("LOCK TABLE {} IN SHARE MODE", world.layout.table.quoted());
+        let lock = format!("LOCK TABLE {table} IN SHARE MODE");
         sqlx::query(sqlx::AssertSqlSafe(lock))
             .execute(&mut *other)
             .await
@@ -105,6 +114,34 @@ async fn a_lock_that_settling_would_meet_is_met_before_anything_is_published() {
             .await
             .unwrap();
     }
+}
+
+/// A role that may read and not write publishes nothing: it could not settle it.
+#[tokio::test]
+async fn a_right_that_settling_needs_is_missed_before_anything_is_published() {
+    let world = world("native", "").await;
+    world.emit(world.event(Some("k"), 1)).await;
+    let role = format!("reader_{}", world.database.schema);
+    let schema = &world.database.schema;
+    world
+        .database
+        .execute(&format!(
+            "CREATE ROLE {role}; GRANT USAGE ON SCHEMA {schema} TO {role}; \
+             GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role}; \
+             GRANT SELECT ON ALL SEQUENCES IN SCHEMA {schema} TO {role}"
+        ))
+        .await;
+    let reader = world.with_session(&[("role", &role)]);
+    let refused = reader.store().claim(ALL).await.map(drop).unwrap_err();
+    assert!(
+        refused.to_string().contains("permission denied"),
+        "{refused}"
+    );
+    let rights = "DROP OWNED BY {role}; DROP ROLE {role}";
+    reader
+        .database
+        .execute(&rights.replace("{role}", &role))
+        .await;
 }
 
 #[tokio::test]
@@ -150,6 +187,75 @@ async fn a_migration_under_a_running_relay_is_noticed_both_ways() {
         Some(&b"{\"n\": 1}"[..])
     );
     claim.settle(&[Fate::Published]).await.unwrap();
+}
+
+/// A column is gone that only settling names: the claim after it looks at the table anew, and refuses before anything is published
+/// once more.
+#[tokio::test]
+async fn a_migration_that_settling_meets_is_noticed_by_the_next_claim() {
+    let retry = Fate::Retry {
+        attempts: 1,
+        after: Duration::ZERO,
+        error: "no".into(),
+    };
+    for (preset, table, column, fate) in [
+        ("polyshop", "outbox_events", "processed_at", Fate::Published),
+        ("packfinderz", "outbox_events", "last_error", retry.clone()),
+        ("talkie", "outbox", "last_error", retry),
+    ] {
+        let world = world(preset, "").await;
+        world.emit(world.event(Some("k"), 1)).await;
+        let store = world.store();
+        let known = claim_soon(&store).await;
+        known.settle(&[Fate::Released]).await.unwrap();
+        let rename = format!("ALTER TABLE {table} RENAME COLUMN {column} TO renamed");
+        world.database.execute(&rename).await;
+        let claim = claim_soon(&store).await;
+        let settled = claim.settle(std::slice::from_ref(&fate)).await;
+        assert!(
+            matches!(settled, Err(StoreError::Mismatch(_))),
+            "{preset}: {settled:?}"
+        );
+        let Err(StoreError::Mismatch(text)) = store.claim(ALL).await.map(drop) else {
+            panic!("{preset}: claimed again")
+        };
+        assert!(text.contains(&format!("column {column}")), "{text}");
+    }
+}
+
+/// Values of `char(n)` have blanks at their end, or none, by how they are read.
+#[tokio::test]
+async fn ids_of_a_fixed_width_find_their_records() {
+    const TABLE: &str = "CREATE TABLE own (id char(40) PRIMARY KEY DEFAULT gen_random_uuid()::text, k char(9), p json, \
+                         at timestamptz NOT NULL DEFAULT clock_timestamp(), done boolean NOT NULL DEFAULT false)";
+    const LAYOUT: &str = "table = 'own'\nclaim = 'hold'\norder = ['at', 'id']\nordering = 'key'\ntopic = 't'\n\
+                          [columns]\nid = 'id'\nkey = 'k'\npayload = 'p'\ncreated_at = 'at'\n\
+                          [state]\nkind = 'flag'\npublished = 'done'";
+    let world = world_with("custom", LAYOUT, TABLE).await;
+    world
+        .database
+        .execute("INSERT INTO own (k, p) VALUES ('a', '{}'), ('b', '{}')")
+        .await;
+    let store = world.store();
+    let retry = |attempts| Fate::Retry {
+        attempts,
+        after: Duration::ZERO,
+        error: "no".into(),
+    };
+    for (attempts, fates) in [
+        (0, vec![Fate::Published, retry(1)]),
+        (1, vec![Fate::Published]),
+    ] {
+        let claim = claim_soon(&store).await;
+        let found: Vec<u32> = claim
+            .records()
+            .iter()
+            .map(|record| record.attempts)
+            .collect();
+        assert_eq!(found, vec![attempts; fates.len()]);
+        assert_eq!(claim.settle(&fates).await.unwrap().lapsed, 0);
+    }
+    assert!(store.claim(ALL).await.unwrap().is_none());
 }
 
 #[tokio::test]

@@ -100,3 +100,21 @@ async fn a_claim_is_in_order_of_time_whatever_the_ids() {
         assert!(times.is_sorted(), "{ordering}: {times:?}");
     }
 }
+
+/// A resent record must not look as if it were for later: a claim whose transaction began before the resend's would take the next one of its
+/// key. So it has a time that is due in every claim's eyes.
+#[tokio::test]
+async fn a_resent_record_is_due_for_claims_that_began_before() {
+    use postrider_core::{Actor, DeadLetters as _, RecordFilter, Records as _};
+    let world = world("talkie", KEY).await;
+    fill(&world, 1, "'k', '{}', 'dead_lettered'").await;
+    fill(&world, 1, "'k', '{}', 'pending'").await;
+    let store = world.store();
+    let dead = store.find(&RecordFilter::dead(), None, 10).await.unwrap();
+    let ids = [dead.items[0].id.clone()];
+    assert_eq!(store.resend(&ids, &Actor("me".into())).await.unwrap(), 1);
+    let due = "outbox WHERE status = 'pending' AND next_attempt_at <= created_at";
+    assert_eq!(world.database.count(due).await, 2);
+    let claim = claim(&world, 10).await.unwrap();
+    assert_eq!(claim.records()[0].id, ids[0]);
+}

@@ -2,6 +2,7 @@
 
 use futures::future::join_all;
 use postrider_core::Diagnosis as _;
+use postrider_core::layout::PRESETS;
 use postrider_stores::postgres::{InitOptions, PostgresStore, connect, ddl, init};
 use postrider_testkit::database::{Database, fresh_schema};
 
@@ -178,7 +179,7 @@ async fn every_preset_has_the_columns_of_its_source() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_exists_until_init_and_sixteen_at_once_succeed() {
     // A4-01
-    for preset in ["packfinderz", "talkie", "polyshop", "gopipe", "debezium"] {
+    for preset in PRESETS {
         let database = fresh_schema().await;
         let layout = layout(preset, "table = 'my_events'");
         drop(PostgresStore::new(
@@ -204,7 +205,7 @@ async fn nothing_exists_until_init_and_sixteen_at_once_succeed() {
 
 #[tokio::test]
 async fn printed_statements_may_be_run_one_by_one_and_again() {
-    for preset in ["packfinderz", "talkie", "polyshop", "gopipe", "debezium"] {
+    for preset in PRESETS {
         let database = fresh_schema().await;
         let statements = ddl(&layout(preset, ""), &FULL);
         for statement in statements.iter().chain(&statements) {
@@ -273,8 +274,8 @@ async fn names_that_must_be_quoted_are_quoted_everywhere() {
         payload = '''pay'load"; $postrider$'''
         created_at = "Created At"
     "#;
-    for preset in ["packfinderz", "polyshop", "gopipe", "talkie", "debezium"] {
-        let order = if preset == "gopipe" {
+    for preset in PRESETS {
+        let order = if ["gopipe", "native"].contains(&preset) {
             ""
         } else {
             "order = ['Created At', 'id']\n"

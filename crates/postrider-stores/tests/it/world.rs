@@ -207,8 +207,8 @@ impl<B: Backend> World<B> {
 
     async fn trouble(&self, id: &RecordId, column: &str) -> Option<String> {
         let kept = match self.layout.state {
-            LayoutState::Append { .. } => "postrider_outbox_troubles WHERE position",
-            _ => "postrider_troubles WHERE record_id",
+            LayoutState::Append { .. } => format!("{} WHERE position", self.beside("_troubles")),
+            _ => "postrider_troubles WHERE record_id".into(),
         };
         self.database
             .text(&format!(
@@ -217,12 +217,19 @@ impl<B: Backend> World<B> {
             .await
     }
 
+    /// A table beside an append-only outbox.
+    fn beside(&self, suffix: &str) -> String {
+        let name = format!("{}{suffix}", self.layout.table.name.as_str());
+        format!("\"{}\"", name.replace('"', "\"\""))
+    }
+
     /// An append-only record says nothing itself: the progress of its group does.
     async fn was_read(&self, id: &RecordId) -> bool {
+        let (outbox, progress) = (self.beside(""), self.beside("_stream"));
         let sql = format!(
             "SELECT pg_visible_in_snapshot(o.xid, s.from_snapshot) OR s.to_snapshot IS NOT NULL AND \
              pg_visible_in_snapshot(o.xid, s.to_snapshot) AND o.position <= s.position \
-             FROM postrider_outbox AS o JOIN postrider_outbox_stream AS s \
+             FROM {outbox} AS o JOIN {progress} AS s \
              ON s.grp = (hashtext(coalesce(o.key, o.position::text)) & 2147483647) % 32 % s.groups \
              WHERE o.position = {id}"
         );
@@ -316,7 +323,7 @@ impl<B: Backend> StoreWorld for World<B> {
             tables.push("postrider_troubles".into());
         }
         if let LayoutState::Append { .. } = self.layout.state {
-            tables.push("postrider_outbox_troubles".into());
+            tables.push(self.beside("_troubles"));
         }
         for table in tables {
             self.database.refuse_changes(&table).await;

@@ -80,18 +80,19 @@ async fn blocked_keys(
 
 fn order_columns(inner: &Inner, table: &Table) -> Vec<Finding> {
     let layout = &inner.options.layout;
-    if layout.ordering == Ordering::None {
+    let streams = matches!(layout.state, State::Append { .. });
+    if layout.ordering == Ordering::None && !streams {
         return Vec::new();
     }
     layout
         .order
         .iter()
-        .filter_map(|name| order_column(table, name))
+        .filter_map(|name| order_column(inner, table, name))
         .collect()
 }
 
 /// Order per key needs a value that is drawn at the insert, under the key's lock.
-fn order_column(table: &Table, name: &Identifier) -> Option<Finding> {
+fn order_column(inner: &Inner, table: &Table, name: &Identifier) -> Option<Finding> {
     let column = table.column(name)?;
     let default = column.default.as_deref().unwrap_or_default().to_lowercase();
     let transaction_time = ["now()", "current_timestamp", "transaction_timestamp()"];
@@ -109,11 +110,15 @@ fn order_column(table: &Table, name: &Identifier) -> Option<Finding> {
         return Some(Finding::new(Level::Warning, name.as_str(), message).remedy(remedy));
     }
     column.sequence_cached.then(|| {
-        let message = format!(
-            "column {name} draws from a sequence with CACHE over 1: sessions take numbers in advance, so a later \
-             record may sort first"
+        let draws = format!(
+            "column {name} draws from a sequence with CACHE over 1: sessions take numbers in advance"
         );
-        Finding::new(Level::Warning, name.as_str(), message).remedy("ALTER SEQUENCE … CACHE 1")
+        let (level, message) = match inner.options.layout.state {
+            // A stream takes it that a position is drawn after its transaction has a number.
+            State::Append { .. } => (Level::Error, format!("{draws}, and such records are passed over")),
+            _ => (Level::Warning, format!("{draws}, so a later record may sort first")),
+        };
+        Finding::new(level, name.as_str(), message).remedy("ALTER SEQUENCE … CACHE 1")
     })
 }
 

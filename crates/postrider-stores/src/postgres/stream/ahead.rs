@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use postrider_core::StoreError;
+use postrider_core::{StoreError, text};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
@@ -22,6 +22,9 @@ use crate::postgres::outbox::Ready;
 /// How long a claim keeps the locks that reading took. To give them back is a message of its own, and publishing few records
 /// takes less than this; whoever empties a segment waits longer.
 const LOCKS_KEPT_MAX: Duration = Duration::from_millis(10);
+
+/// How long a statement may take to read ahead: a claim that is published waits for it before it is settled.
+const READING_MAX: Duration = Duration::from_secs(5);
 
 /// What comes after a position of the difference that a team is in.
 #[derive(Debug)]
@@ -139,18 +142,41 @@ async fn read(
     ends: Vec<(Team, i64)>,
     limit: u32,
 ) -> Result<(Opened, Vec<Ahead>), StoreError> {
+    let mut all = Vec::new();
+    if !ends.is_empty() {
+        match read_all(&inner, &ready, &mut opened, ends, limit).await {
+            Ok(read) => all = read,
+            // What is being published can be settled all the same, and whoever claims next reads for itself.
+            Err(error) => {
+                let (outbox, reason) = (inner.name(), text::chain(&error));
+                tracing::debug!(outbox, reason, "nothing was read ahead");
+            }
+        }
+    }
+    let ended = opened.end_reading().await;
+    ended.map_err(store_error("read ahead", &inner.name()))?;
+    Ok((opened, all))
+}
+
+async fn read_all(
+    inner: &Inner,
+    ready: &Ready,
+    opened: &mut Opened,
+    ends: Vec<(Team, i64)>,
+    limit: u32,
+) -> Result<Vec<Ahead>, StoreError> {
+    let bounded = opened.bound_reading(READING_MAX).await;
+    bounded.map_err(store_error("read ahead", &inner.name()))?;
     let mut all = Vec::with_capacity(ends.len());
     for (team, after) in ends {
         let reading = Reading {
-            inner: &inner,
-            ready: &ready,
+            inner,
+            ready,
             team: &team,
             limit,
         };
         let chunk = reading.chunk(opened.reads(), after).await?;
         all.push(Ahead { team, after, chunk });
     }
-    let ended = opened.end_reading().await;
-    ended.map_err(store_error("read ahead", &inner.name()))?;
-    Ok((opened, all))
+    Ok(all)
 }

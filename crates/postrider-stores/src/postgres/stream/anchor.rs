@@ -69,7 +69,7 @@ impl PostgresStore {
         let ready = inner.ready().await?;
         let stream = ready.stream()?;
         let failed = store_error("re-anchor the stream", &inner.name());
-        let (here, _) = progress::standing(inner, stream).await?;
+        let (here, standing) = progress::standing(inner, stream).await?;
         let anchor = &stream.statements.anchor;
         let begin = format!(
             "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '{LOCK_SECS}s'; \
@@ -85,7 +85,18 @@ impl PostgresStore {
         let look = look.map_err(&failed)?;
         let snapshot: String = look.try_get(0).map_err(&failed)?;
         let drawn: i64 = look.try_get(1).map_err(&failed)?;
-        let renumber = query(&anchor.renumber).bind(snapshot.clone());
+        let there: i64 = look.try_get(2).map_err(&failed)?;
+        let known = standing.iter().map(|progress| progress.highest);
+        let highest = known.fold(there, i64::max);
+        // Positions were drawn twice, and nothing tells the records apart: better twice than never.
+        let doubtful = if drawn < highest { drawn } else { 0 };
+        if drawn < highest {
+            let forward = query(&anchor.forward).bind(highest);
+            forward.execute(tx.connection()).await.map_err(&failed)?;
+        }
+        let renumber = query(&anchor.renumber)
+            .bind(snapshot.clone())
+            .bind(doubtful);
         let row = renumber.fetch_one(tx.connection()).await.map_err(&failed)?;
         let unread: i64 = row.try_get(0).map_err(&failed)?;
         let start = query(&anchor.start)

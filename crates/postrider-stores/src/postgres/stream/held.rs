@@ -52,6 +52,14 @@ impl Claim for Held {
     }
 
     async fn settle(self: Box<Self>, fates: &[Fate]) -> Result<Settled, StoreError> {
+        let inner = Arc::clone(&self.inner);
+        // A migration may have run while the records were published.
+        inner.forget_if_stale(self.end(fates).await).await
+    }
+}
+
+impl Held {
+    async fn end(self: Box<Self>, fates: &[Fate]) -> Result<Settled, StoreError> {
         let count = self.gathered.records.len();
         if count != fates.len() {
             return Err(StoreError::Refused {

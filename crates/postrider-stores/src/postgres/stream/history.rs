@@ -77,6 +77,11 @@ pub(super) fn check(inner: &Inner, progress: &Progress, here: &Here) -> Result<(
             "outbox {name} was read up to transactions that this database has not had yet: it was restored from a dump \
              or copied; {REMEDY}"
         ))),
+        _ if progress.drawn < progress.highest => Err(StoreError::Mismatch(format!(
+            "positions of outbox {name} have gone back: they were drawn up to {}, and its sequence is at {}: it was set back, \
+             or did not come along when the table was copied; {REMEDY}",
+            progress.highest, progress.drawn
+        ))),
         _ => Ok(()),
     }
 }
@@ -84,7 +89,20 @@ pub(super) fn check(inner: &Inner, progress: &Progress, here: &Here) -> Result<(
 /// The same for all groups, outside of a claim.
 pub(super) async fn check_standing(inner: &Inner, stream: &Stream) -> Result<(), StoreError> {
     let (here, standing) = progress::standing(inner, stream).await?;
-    standing
-        .iter()
-        .try_for_each(|progress| check(inner, progress, &here))
+    check_all(inner, &standing, &here)
+}
+
+/// The same by the connection that is about to rely on it.
+pub(super) async fn check_standing_on(
+    inner: &Inner,
+    stream: &Stream,
+    connection: &mut PgConnection,
+) -> Result<(), StoreError> {
+    let (here, standing) = progress::standing_on(inner, stream, connection).await?;
+    check_all(inner, &standing, &here)
+}
+
+fn check_all(inner: &Inner, standing: &[Progress], here: &Here) -> Result<(), StoreError> {
+    let mut each = standing.iter();
+    each.try_for_each(|progress| check(inner, progress, here))
 }

@@ -1,7 +1,9 @@
 //! How a claim's transaction begins: locks, then a look at the database, in one message.
 
+use std::time::Duration;
+
 use postrider_core::{Share, StoreError};
-use sqlx::Row as _;
+use sqlx::{AssertSqlSafe, Row as _};
 
 use super::Stream;
 use super::history::{self, Here};
@@ -55,10 +57,17 @@ pub(super) async fn open(
     }
     let looks = || rows.iter().filter(|row| row.try_get_raw("lane").is_err());
     let look = looks().next().ok_or_else(|| nobody(inner))?;
+    let read_only: bool = look.try_get("read_only").map_err(&failed)?;
+    if read_only {
+        return Err(StoreError::Unavailable {
+            reason: "transactions are read-only, so nothing can be settled".into(),
+            source: None,
+        });
+    }
     let here = stream.here(look, tx.connection()).await.map_err(&failed)?;
     let mut standing = Vec::with_capacity(held.len());
     for look in looks() {
-        let progress = Progress::of(inner, look)?;
+        let progress = Progress::of(inner, stream, look)?;
         if held.contains(&progress.group) {
             history::check(inner, &progress, &here)?;
             standing.push(progress);
@@ -86,6 +95,7 @@ fn begin_text(inner: &Inner, stream: &Stream, wanted: &[u32]) -> String {
     for statement in [
         lock_lanes(&inner.options.layout, wanted).as_str(),
         &stream.statements.look(wanted),
+        &stream.statements.prepare,
         "SAVEPOINT postrider_read",
     ] {
         text.push_str("; ");
@@ -105,7 +115,16 @@ impl Opened {
         &mut self.tx
     }
 
-    /// Gives back the locks that reading took on the outbox.
+    /// From here on until reading ends, no statement takes longer.
+    pub(super) async fn bound_reading(&mut self, max: Duration) -> Result<(), sqlx::Error> {
+        let bound = format!("SET LOCAL statement_timeout = {}", max.as_millis());
+        sqlx::raw_sql(AssertSqlSafe(bound))
+            .execute(self.reads().connection())
+            .await
+            .map(drop)
+    }
+
+    /// Gives back the locks that reading took on the outbox, also where it failed.
     pub(super) async fn end_reading(&mut self) -> Result<(), sqlx::Error> {
         if !std::mem::take(&mut self.has_read) {
             return Ok(());

@@ -1,8 +1,8 @@
 //! Where a group stands.
 
 use postrider_core::StoreError;
-use sqlx::Row as _;
 use sqlx::postgres::PgRow;
+use sqlx::{PgConnection, Row as _};
 
 use super::Stream;
 use super::history::Here;
@@ -27,15 +27,26 @@ pub(super) struct Progress {
     pub(super) fresh: bool,
     /// Whether a snapshot is of a time that this database has not reached.
     pub(super) is_ahead: bool,
+    /// The last position that is known to have been drawn, and the one that the sequence now gives.
+    pub(super) highest: i64,
+    pub(super) drawn: i64,
     pub(super) system: Option<String>,
     pub(super) timeline: String,
 }
 
 impl Progress {
     /// From a row of a look.
-    pub(super) fn of(inner: &Inner, row: &PgRow) -> Result<Self, StoreError> {
+    pub(super) fn of(inner: &Inner, stream: &Stream, row: &PgRow) -> Result<Self, StoreError> {
         let failed = store_error("read the stream's progress", &inner.name());
         let group: i32 = row.try_get("grp").map_err(&failed)?;
+        let groups: i32 = row.try_get("groups").map_err(&failed)?;
+        if groups != stream.group_count() {
+            return Err(StoreError::Mismatch(format!(
+                "outbox {} had {} groups of lanes and has {groups} now; it is read anew",
+                inner.name(),
+                stream.groups
+            )));
+        }
         let snapshot = |column: &str| -> Result<Option<Snapshot>, StoreError> {
             let text: Option<String> = row.try_get(column).map_err(&failed)?;
             let read = |text: String| text.parse().map_err(|()| unreadable(inner, group));
@@ -45,9 +56,11 @@ impl Progress {
         let whole = |found: Option<Snapshot>| found.ok_or_else(|| unreadable(inner, group));
         let (from, now) = (whole(snapshot("from_snapshot")?)?, whole(snapshot("now")?)?);
         let saved = snapshot("to_snapshot")?;
+        let (next_low, drawn) = (number("next_low")?, number("drawn")?);
+        let highest = number("from_low")?.max(next_low).max(number("to_high")?);
         let (to_low, to_high) = match saved {
             Some(_) => (number("to_low")?, number("to_high")?),
-            None => (number("next_low")?, number("drawn")?),
+            None => (next_low, drawn),
         };
         let fresh = saved.is_none();
         let to = saved.unwrap_or_else(|| now.clone());
@@ -57,6 +70,8 @@ impl Progress {
             epoch: number("epoch")?,
             position: number("position")?,
             is_ahead: from.xmax.max(to.xmax) > now.xmax,
+            highest,
+            drawn,
             from,
             from_low: number("from_low")?,
             to,
@@ -102,6 +117,8 @@ impl Progress {
             to_high: 100,
             fresh: true,
             is_ahead: false,
+            highest: 100,
+            drawn: 100,
             system: None,
             timeline: "1".into(),
         }
@@ -113,18 +130,28 @@ pub(super) async fn standing(
     inner: &Inner,
     stream: &Stream,
 ) -> Result<(Here, Vec<Progress>), StoreError> {
+    let connection = inner.pool.acquire().await;
+    let failed = store_error("look at the stream's progress", &inner.name());
+    standing_on(inner, stream, &mut *connection.map_err(failed)?).await
+}
+
+/// The same by a connection, which may lead elsewhere than others do.
+pub(super) async fn standing_on(
+    inner: &Inner,
+    stream: &Stream,
+    connection: &mut PgConnection,
+) -> Result<(Here, Vec<Progress>), StoreError> {
     let groups: Vec<u32> = (0..stream.groups).collect();
     let failed = store_error("look at the stream's progress", &inner.name());
     let look = stream.statements.look(&groups);
-    let mut connection = inner.pool.acquire().await.map_err(&failed)?;
     let rows = sqlx::raw_sql(sqlx::AssertSqlSafe(look))
         .fetch_all(&mut *connection)
         .await
         .map_err(&failed)?;
     let first = rows.first().ok_or_else(|| nobody(inner))?;
-    let here = stream.here(first, &mut connection).await;
+    let here = stream.here(first, connection).await;
     let here = here.map_err(&failed)?;
-    let standing = rows.iter().map(|row| Progress::of(inner, row));
+    let standing = rows.iter().map(|row| Progress::of(inner, stream, row));
     Ok((here, standing.collect::<Result<_, _>>()?))
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use postrider_core::StoreError;
 use sqlx::Row as _;
 
-use super::Stream;
+use super::{Stream, history};
 use crate::postgres::Inner;
 use crate::postgres::claim::lock_class;
 use crate::postgres::error::{is_locked, store_error};
@@ -31,10 +31,12 @@ pub(in crate::postgres) async fn purge(
     keep: Duration,
 ) -> Result<u64, StoreError> {
     let stream = ready.stream()?;
+    // In another database, what was never read may look settled.
+    history::check_standing(inner, stream).await?;
     rotate(inner, stream, keep).await?;
     let mut gone = 0;
     for segment in &stream.statements.segments.each {
-        gone += empty(inner, segment, keep).await?;
+        gone += empty(inner, stream, segment, keep).await?;
     }
     Ok(gone)
 }
@@ -77,7 +79,12 @@ async fn rotate(inner: &Inner, stream: &Stream, keep: Duration) -> Result<(), St
     tx.commit().await.map_err(&failed)
 }
 
-async fn empty(inner: &Inner, segment: &Segment, keep: Duration) -> Result<u64, StoreError> {
+async fn empty(
+    inner: &Inner,
+    stream: &Stream,
+    segment: &Segment,
+    keep: Duration,
+) -> Result<u64, StoreError> {
     let failed = store_error("empty a segment", &segment.table.to_string());
     let over = query(&segment.over)
         .bind(micros_of(keep))
@@ -101,6 +108,7 @@ async fn empty(inner: &Inner, segment: &Segment, keep: Duration) -> Result<u64, 
         Err(error) if is_locked(&error) => return Ok(0),
         Err(error) => return Err(failed(error)),
     };
+    history::check_standing_on(inner, stream, tx.connection()).await?;
     // Now that nobody can write to it any more.
     let over = query(&segment.over)
         .bind(micros_of(keep))

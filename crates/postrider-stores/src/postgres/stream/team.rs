@@ -61,6 +61,7 @@ impl Team {
             member.group == next.group
                 && member.version + 1 == next.version
                 && member.epoch == next.epoch
+                && member.timeline == next.timeline
                 && member.is_same_difference(next)
         };
         self.members.len() == next.members.len()

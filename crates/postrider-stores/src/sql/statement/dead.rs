@@ -85,7 +85,9 @@ impl Writer<'_> {
                 ..
             } => {
                 set.push(format!("{} = {}", column.quoted(), literal(pending)));
-                set.push(format!("{} = {}", retry_at.quoted(), self.dialect.now));
+                // Not now: a claim that began earlier would pass over it and take a later record of its key.
+                let due = of("o", &columns.created_at);
+                set.push(format!("{} = {due}", retry_at.quoted()));
             }
             State::Timestamp { .. } | State::Flag { .. } | State::Delete | State::Append { .. } => {
             }

@@ -193,12 +193,14 @@ impl Writer<'_> {
     }
 
     fn lane(&self, alias: &str) -> String {
+        self.lane_by(self.ordered_key(), alias)
+    }
+
+    fn lane_by(&self, key: Option<&Identifier>, alias: &str) -> String {
         let text = |column: &Identifier| (self.dialect.cast)(&of(alias, column), "text");
         let id = text(&self.layout.columns.id);
         // Without a key a record is in order with nothing but itself.
-        let key = self
-            .ordered_key()
-            .map_or(id.clone(), |key| format!("coalesce({}, {id})", text(key)));
+        let key = key.map_or(id.clone(), |key| format!("coalesce({}, {id})", text(key)));
         format!("{} % {LANES}", (self.dialect.hash)(&key))
     }
 

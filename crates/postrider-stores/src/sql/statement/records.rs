@@ -462,7 +462,7 @@ impl Writer<'_> {
         format!(
             "SELECT {}, count(*) OVER () FROM {} AS o{troubles}\nWHERE {} AND {} > $1\nORDER BY {} LIMIT 1",
             self.text(Some(&self.layout.columns.id)),
-            self.name(),
+            self.source(),
             self.unsettled(),
             self.payload_bytes(),
             self.order("o"),

@@ -1,1 +1,1 @@
-UPDATE "outbox" AS o SET "retry_count" = 0, "last_error" = left('resent ' || now()::text || coalesce(': ' || o."last_error", ''), 1024), "status" = 'pending', "next_attempt_at" = now() WHERE o."id" = ANY($1::uuid[])
+UPDATE "outbox" AS o SET "retry_count" = 0, "last_error" = left('resent ' || now()::text || coalesce(': ' || o."last_error", ''), 1024), "status" = 'pending', "next_attempt_at" = o."created_at" WHERE o."id" = ANY($1::uuid[])

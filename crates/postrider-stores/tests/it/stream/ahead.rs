@@ -112,3 +112,29 @@ async fn a_claim_gives_back_its_locks_on_the_outbox_before_it_is_settled() {
         claim.settle(&fates).await.unwrap();
     }
 }
+
+/// The records that come next cannot be read: those that were published are settled all the same.
+#[tokio::test]
+async fn a_claim_is_settled_though_nothing_can_be_read_ahead() {
+    let world = filled(20).await;
+    let store = world.store();
+    // Every read of the outbox but the first fails, as by a timeout of the role's.
+    world
+        .database
+        .execute(
+            "CREATE SEQUENCE reads; CREATE FUNCTION passes() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN \
+             IF nextval('reads') > 4 THEN RAISE EXCEPTION 'not now'; END IF; RETURN true; END $$; \
+             ALTER TABLE postrider_outbox_0 RENAME TO held_back; \
+             CREATE VIEW postrider_outbox_0 AS SELECT * FROM held_back WHERE passes()",
+        )
+        .await;
+    let (claim, first) = claim(&store).await;
+    assert_eq!(first, [0, 1, 2, 3]);
+    claim.settle(&vec![Fate::Published; 4]).await.unwrap();
+    world
+        .database
+        .execute("DROP VIEW postrider_outbox_0; ALTER TABLE held_back RENAME TO postrider_outbox_0")
+        .await;
+    let rest: Vec<i64> = drain(&store).await.iter().map(|(_, n)| *n).collect();
+    assert_eq!(rest, (4..20).collect::<Vec<_>>());
+}

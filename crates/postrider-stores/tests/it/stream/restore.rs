@@ -1,8 +1,9 @@
 //! Another database: noticed, refused, and gone on with.
 
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use postrider_core::{Layout, OutboxStore as _, StoreError};
+use postrider_core::{Layout, OutboxStore as _, Purge as _, StoreError};
 use postrider_stores::postgres::{Options, Outbox, PostgresStore, connect};
 use postrider_testkit::services::{Kind, PrivateServer, services};
 
@@ -13,6 +14,7 @@ async fn assert_refused(store: &PostgresStore) {
     for refused in [
         store.claim(ALL).await.map(drop).unwrap_err(),
         store.backlog().await.map(drop).unwrap_err(),
+        store.purge(Duration::ZERO, 10).await.map(drop).unwrap_err(),
     ] {
         let StoreError::Mismatch(reason) = refused else {
             panic!("{refused}")
@@ -41,7 +43,7 @@ async fn half_read() -> World {
         .map(|record| match super::seen(record).1 {
             3 => postrider_core::Fate::Retry {
                 attempts: 1,
-                after: std::time::Duration::ZERO,
+                after: Duration::ZERO,
                 error: "no".into(),
             },
             _ => postrider_core::Fate::Published,
@@ -105,6 +107,53 @@ async fn another_timeline_goes_on() {
     assert_eq!(read, [3, 4, 5, 6]);
     let status = world.store().stream_status().await.unwrap();
     assert!(status.iter().all(|group| group.timeline != "00000099"));
+}
+
+/// `TRUNCATE … RESTART IDENTITY` sets the sequence back that the outbox owns: what is written then has positions that were
+/// read long ago.
+#[tokio::test]
+async fn positions_that_went_back_are_refused_until_the_stream_is_anchored_anew() {
+    let world = half_read().await;
+    let store = world.store();
+    drain(&store).await;
+    world
+        .database
+        .execute("TRUNCATE postrider_outbox RESTART IDENTITY")
+        .await;
+    world.emit(world.event(Some("a"), 7)).await;
+    assert_refused(&store).await;
+    assert_eq!(store.re_anchor().await.unwrap().unread, 1);
+    world.emit(world.event(Some("a"), 8)).await;
+    assert_eq!(numbers(&drain(&store).await), [7, 8]);
+}
+
+/// Rows were copied to another cluster and the sequence was not, as logical replication does it; then the service went on there.
+/// What it wrote has positions and transactions of which old progress says that they were read.
+#[tokio::test]
+async fn what_was_written_with_positions_of_others_is_not_taken_for_read() {
+    let world = world("native", "").await;
+    let store = world.store();
+    for number in 1..=40 {
+        world.emit(world.event(Some("a"), number)).await;
+    }
+    drain(&store).await;
+    world
+        .database
+        .execute(
+            "DELETE FROM postrider_outbox WHERE position < 10; \
+             ALTER SEQUENCE postrider_outbox_position RESTART; UPDATE postrider_outbox_stream SET system = '1'",
+        )
+        .await;
+    world.emit(world.event(Some("a"), 41)).await;
+    // A transaction of a cluster that has had few.
+    world
+        .database
+        .execute("UPDATE postrider_outbox SET xid = '5' WHERE position = 1")
+        .await;
+    assert_refused(&store).await;
+    assert_eq!(store.re_anchor().await.unwrap().unread, 1);
+    world.emit(world.event(Some("a"), 42)).await;
+    assert_eq!(numbers(&drain(&store).await), [41, 42]);
 }
 
 /// A dump is restored into a new cluster, where transactions begin again at a low number, and writers start before

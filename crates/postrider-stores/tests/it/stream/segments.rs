@@ -57,6 +57,37 @@ async fn a_segment_goes_when_it_is_old_and_read_and_not_before() {
     assert_eq!(store.purge(keep, 10).await.unwrap(), 0);
 }
 
+/// Whoever counts, looks, or sends again sees one outbox, however many segments there are.
+#[tokio::test]
+async fn records_of_several_segments_are_counted_and_read_as_one() {
+    use postrider_core::{RecordFilter, RecordState, Records as _};
+    let world = world("native", "").await;
+    let store = world.store();
+    for number in 1..=3 {
+        world.emit(world.event(Some("a"), number)).await;
+        age(&world).await;
+        store.purge(Duration::from_secs(600), 10).await.unwrap();
+        assert!(last_position(&world).await >= SEGMENT * i64::from(number));
+    }
+    assert_eq!(store.backlog().await.unwrap().pending, 3);
+    assert_eq!(numbers(&drain(&store).await), [1, 2, 3]);
+    assert_eq!(store.backlog().await.unwrap().pending, 0);
+    let published = RecordFilter::in_state(RecordState::Published);
+    assert_eq!(store.count(&published).await.unwrap(), 3);
+    let mut read = Vec::new();
+    let mut from = None;
+    loop {
+        // A page per segment and one more.
+        let page = store.read(&published, from.as_ref(), 1).await.unwrap();
+        read.extend(page.items.iter().map(super::seen));
+        match page.next {
+            Some(next) => from = Some(next),
+            None => break,
+        }
+    }
+    assert_eq!(numbers(&read), [1, 2, 3]);
+}
+
 #[tokio::test]
 async fn what_failed_outlives_its_segment() {
     let world = world("native", "").await;

@@ -212,3 +212,54 @@ async fn a_transaction_held_elsewhere_makes_no_claim_wade_through_old_progress()
     elsewhere.rollback().await.unwrap();
     assert!(read <= 2 * scans, "{read} entries by {scans} scans");
 }
+
+/// Whose group a record is in does not hang on a setting that may change between two starts of a relay.
+#[tokio::test]
+async fn a_change_of_the_ordering_passes_over_nothing() {
+    let mut world = filled().await;
+    let store = world.store();
+    let mut all = publish(&store, Share::ALL).await.unwrap();
+    for (index, times) in [(0, 1), (1, 3)] {
+        for _ in 0..times {
+            all.extend(publish(&store, Share { index, of: 3 }).await.unwrap());
+        }
+    }
+    world.layout.ordering = postrider_core::Ordering::None;
+    let store = world.store();
+    while let Some(more) = publish(&store, Share::ALL).await {
+        all.extend(more);
+    }
+    let mut read: Vec<i64> = all.into_iter().map(|(_, number)| number).collect();
+    read.sort_unstable();
+    assert_eq!(read, (0..i64::from(RECORDS)).collect::<Vec<_>>());
+}
+
+/// Somebody has dropped the outbox and set it up anew with other groups, between two claims of a relay.
+#[tokio::test]
+async fn another_number_of_groups_is_noticed() {
+    let world = filled().await;
+    let store = world.store();
+    publish(&store, Share::ALL).await.unwrap();
+    world
+        .database
+        .execute(
+            "DELETE FROM postrider_outbox_stream WHERE grp > 0; UPDATE postrider_outbox_stream SET groups = 1",
+        )
+        .await;
+    let refused = store
+        .claim(Want {
+            limit: LIMIT,
+            share: Share::ALL,
+        })
+        .await;
+    let reason = refused.map(drop).unwrap_err().to_string();
+    assert!(
+        reason.contains("had 3 groups of lanes and has 1 now"),
+        "{reason}"
+    );
+    let mut left = 0;
+    while let Some(more) = publish(&store, Share::ALL).await {
+        left += more.len();
+    }
+    assert_eq!(left, RECORDS as usize - LIMIT as usize);
+}

@@ -104,3 +104,27 @@ async fn a_claim_passes_over_a_backlog_of_parked_records() {
     assert_eq!(numbers(&[seen(&claim.records()[0])]), [1000]);
     assert_eq!(claim.records().len(), 1);
 }
+
+/// A record becomes due while the claim is looking through thousands that wait behind it: they stay behind it.
+#[tokio::test]
+async fn nothing_overtakes_a_record_that_becomes_due_during_a_claim() {
+    let world = world("native", "state = { groups = 1 }").await;
+    let store = world.store();
+    emit_all(&world, &["a"]).await;
+    settle_by(&store, |record| retry(record, Duration::from_secs(3600))).await;
+    let copies = "INSERT INTO postrider_outbox_troubles (position, topic, key, payload, attempts, next_attempt_at) \
+                  SELECT position + n, topic, key, payload, 0, now() \
+                  FROM postrider_outbox_troubles, generate_series(1, 20000) AS n";
+    world.database.execute(copies).await;
+    for _ in 0..20 {
+        let soon = "UPDATE postrider_outbox_troubles SET next_attempt_at = clock_timestamp() + interval '4 ms' \
+                    WHERE attempts > 0";
+        world.database.execute(soon).await;
+        let Some(claim) = store.claim(ALL).await.unwrap() else {
+            continue;
+        };
+        assert_eq!(claim.records()[0].attempts, 1, "it comes first, or nothing");
+        let released = vec![Fate::Released; claim.records().len()];
+        claim.settle(&released).await.unwrap();
+    }
+}

@@ -99,7 +99,7 @@ pub async fn a_resent_run_keeps_the_order_of_its_keys(world: &dyn StoreWorld) {
     assert_eq!(ids(&*claim_soon(&*store, 10).await), inserted);
 }
 
-/// Of the suite `overtaking`.
+/// Of the suite `unordered`.
 pub async fn without_order_no_key_is_held_up(world: &dyn StoreWorld) {
     let inserted = insert_all(world, &["a", "a", "b"]).await;
     let store = world.relay(Settings::default());

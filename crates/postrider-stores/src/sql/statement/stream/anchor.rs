@@ -3,19 +3,22 @@
 use std::sync::Arc;
 
 use super::StreamWriter;
+use crate::sql::statement::literal;
 
 /// Run one after the other in a transaction that has no number yet and keeps writers and readers out.
 #[derive(Debug, Clone)]
 pub(crate) struct Anchor {
     /// Keeps writers out.
     pub lock: Arc<str>,
-    /// → snapshot, sequence. While the transaction has no number, so that its own is not in the snapshot.
+    /// → snapshot, sequence, the highest position there is. While the transaction has no number, so that its own is not in the snapshot.
     pub look: Arc<str>,
-    /// snapshot → how many records are unread. Gives these the transaction's own number, and those that are settled
-    /// one that every snapshot has.
+    /// snapshot, a position up to which nothing is taken for read → how many records are unread. Gives these the transaction's own
+    /// number, and those that are settled one that every snapshot has.
     pub renumber: Arc<str>,
     /// snapshot, sequence, system identifier or NULL, timeline.
     pub start: Arc<str>,
+    /// the last position that was ever drawn: what is drawn next lies above it.
+    pub forward: Arc<str>,
 }
 
 impl StreamWriter<'_> {
@@ -23,12 +26,15 @@ impl StreamWriter<'_> {
         Anchor {
             lock: format!("LOCK TABLE {} IN SHARE MODE", self.outbox()).into(),
             look: format!(
-                "SELECT pg_current_snapshot()::text, {} FROM {} AS q",
+                "SELECT pg_current_snapshot()::text, {}, (SELECT coalesce(max({}), 0) FROM {} AS o) FROM {} AS q",
                 self.drawn("q"),
+                self.position("o"),
+                self.outbox(),
                 self.sequence()
             )
             .into(),
             renumber: self.renumber().into(),
+            forward: format!("SELECT setval({}, $1::int8)", literal(&self.sequence())).into(),
             start: format!(
                 "UPDATE {} SET version = version + 1, epoch = epoch + 1, position = 0, \
                  from_snapshot = $1::text::pg_snapshot, from_low = 0, to_snapshot = NULL, to_low = 0, to_high = 0, \
@@ -52,9 +58,9 @@ impl StreamWriter<'_> {
             outbox = self.outbox(),
             xid_column = self.xid.quoted(),
             read = format_args!(
-                "({} <= p.to_high AND {})",
-                self.position("o"),
-                self.settled()
+                "({position} <= p.to_high AND {position} > $2::int8 AND {})",
+                self.settled(),
+                position = self.position("o"),
             ),
             mine = self.mine(),
             xid = self.xid("o"),

@@ -39,6 +39,9 @@ pub(crate) struct Stream {
     /// → how many groups there are.
     pub groups: Arc<str>,
     look: Arc<str>,
+    /// Takes the table locks that settling needs: whoever keeps others from writing is met before anything is published, and
+    /// so is a missing right.
+    pub prepare: Arc<str>,
     /// → the database's system identifier; `None` where the role may not know.
     pub system: Option<Arc<str>>,
     pub difference: Difference,
@@ -117,6 +120,7 @@ impl Writer<'_> {
         Some(Stream {
             groups: stream.groups().into(),
             look: stream.look().into(),
+            prepare: stream.prepare().into(),
             system: knows_system.then(|| SYSTEM.into()),
             difference: stream.difference(),
             due: stream.due().into(),
@@ -165,9 +169,11 @@ impl StreamWriter<'_> {
         of(alias, self.xid)
     }
 
-    /// The group that a record belongs to, of so many.
+    /// The group that a record belongs to, of so many. By key even where order does not matter: progress is per group, so whose a
+    /// record is must not hang on a setting that may change.
     fn group(&self, alias: &str, groups: &str) -> String {
-        format!("{} % {groups}", self.writer.lane(alias))
+        let key = self.writer.layout.columns.key.as_ref();
+        format!("{} % {groups}", self.writer.lane_by(key, alias))
     }
 
     fn ordered(&self) -> bool {

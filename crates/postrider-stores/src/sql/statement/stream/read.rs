@@ -41,16 +41,22 @@ impl StreamWriter<'_> {
     /// taken first.
     pub(super) fn look(&self) -> String {
         format!(
-            "SELECT s.grp, s.version, s.epoch, s.position, s.from_snapshot::text, s.from_low, s.to_snapshot::text, \
+            "SELECT s.grp, s.groups, s.version, s.epoch, s.position, s.from_snapshot::text, s.from_low, s.to_snapshot::text, \
              s.to_low, s.to_high, s.next_low, s.system, s.timeline, pg_current_snapshot()::text AS now, {drawn} AS drawn, \
              EXISTS (SELECT FROM {troubles}) AS troubled, pg_postmaster_start_time()::text AS here_since, \
-             substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) AS here_timeline\n\
+             substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) AS here_timeline, \
+             current_setting('transaction_read_only') = 'on' AS read_only\n\
              FROM {sequence} AS q CROSS JOIN unnest('{{groups}}'::int4[]) AS w(grp) CROSS JOIN LATERAL {latest} AS s",
             drawn = self.drawn("q"),
             troubles = self.troubles(),
             sequence = self.sequence(),
             latest = self.latest("w.grp"),
         )
+    }
+
+    pub(super) fn prepare(&self) -> String {
+        let (progress, troubles) = (self.progress(), self.troubles());
+        format!("LOCK TABLE {progress}, {troubles} IN ROW EXCLUSIVE MODE")
     }
 
     /// A group's progress is one row whose version grows. It is found from the index's end, so that versions that are

@@ -5,7 +5,8 @@ use super::StreamWriter;
 impl StreamWriter<'_> {
     /// $1 groups, $2 limit, $3 how many groups there are → the record, its attempts.
     pub(super) fn due(&self) -> String {
-        let now = self.writer.dialect.clock;
+        // One moment for all of it: by a clock that goes on, what waits behind a record could become due before it does.
+        let now = "statement_timestamp()";
         let mut conditions = vec![
             format!("NOT o.dead AND o.next_attempt_at <= {now}"),
             format!("{} = ANY($1::int4[])", self.group("o", "$3::int4")),
