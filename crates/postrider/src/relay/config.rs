@@ -18,6 +18,8 @@ pub struct Config {
     pub poll_max: Duration,
     /// How long the broker may take for a batch.
     pub publish_timeout: Duration,
+    /// How long the database may take for a claim, or to settle one. Only a connection that was lost without a word takes longer.
+    pub answer_timeout: Duration,
     /// How long a stop waits for what is in flight.
     pub stop_timeout: Duration,
     pub ordering: Ordering,
@@ -41,6 +43,7 @@ impl Default for Config {
             poll_min: Duration::from_millis(2),
             poll_max: Duration::from_millis(100),
             publish_timeout: Duration::from_secs(30),
+            answer_timeout: Duration::from_secs(300),
             stop_timeout: Duration::from_secs(20),
             ordering: Ordering::Key,
             retry: RetryPolicy {

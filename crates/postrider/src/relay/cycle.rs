@@ -46,7 +46,7 @@ impl Shared {
     ) -> Result<Option<Progress>, StoreError> {
         let started = Instant::now();
         let claimed = tokio::select! {
-            claimed = self.store.claim(want) => claimed?,
+            claimed = self.answered("claim records", self.store.claim(want)) => claimed?,
             () = overdue(shutdown) => None,
         };
         let Some(claim) = claimed else {
@@ -70,7 +70,9 @@ impl Shared {
             ..Progress::of(claim.records(), &outcomes, &fates)
         };
         self.journal.write(&self.name, claim.records(), &fates);
-        let settled = claim.settle(&fates).await?;
+        let settled = self
+            .answered("settle a claim", claim.settle(&fates))
+            .await?;
         failpoints::reach(failpoints::SETTLED);
         self.metrics
             .settled(&fates, settled.lapsed, started.elapsed());
@@ -82,6 +84,22 @@ impl Shared {
             );
         }
         Ok(Some(progress))
+    }
+
+    /// What the store says, if it says it in time. Letting go of a claim that gives no answer closes its connection.
+    async fn answered<T>(
+        &self,
+        action: &str,
+        answer: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let patience = self.config.answer_timeout;
+        let silent = |_| StoreError::Unavailable {
+            reason: format!("no answer within {patience:?} when asked to {action}"),
+            source: None,
+        };
+        tokio::time::timeout(patience, answer)
+            .await
+            .map_err(silent)?
     }
 
     /// Sends what can be sent and gives one outcome per record, in order.
