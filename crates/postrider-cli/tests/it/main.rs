@@ -20,6 +20,7 @@ mod hundred_thousand;
 mod init;
 mod logs;
 mod many;
+mod native;
 mod outage;
 mod outbox;
 mod packaging;

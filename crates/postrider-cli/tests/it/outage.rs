@@ -19,9 +19,11 @@ async fn a_broker_outage_burns_no_attempts_and_loses_nothing() {
     let kafka = || Kafka::at(server.address());
     let hold = Arena::on("polyshop", "key", kafka()).await;
     let lease = Arena::on("talkie", "key", kafka()).await;
+    let stream = Arena::on("native", "key", kafka()).await;
     let relays = [
         Relays::start(&hold.target(), 2).await,
         Relays::start(&lease.target(), 2).await,
+        Relays::start(&stream.target(), 2).await,
     ];
 
     let time = BEFORE + OUTAGE + AFTER;
@@ -31,11 +33,17 @@ async fn a_broker_outage_burns_no_attempts_and_loses_nothing() {
         tokio::time::sleep(OUTAGE).await;
         server.restart().await;
     };
-    let (written_hold, written_lease, ()) =
-        tokio::join!(hold.write(time), lease.write(time), outage);
-    println!("outage: {written_hold} transactions in hold mode, {written_lease} in lease mode");
+    let (by_hold, by_lease, by_stream, ()) = tokio::join!(
+        hold.write(time),
+        lease.write(time),
+        stream.write(time),
+        outage
+    );
+    println!(
+        "outage: {by_hold} transactions in hold mode, {by_lease} in lease, {by_stream} in stream"
+    );
 
-    for arena in [&hold, &lease] {
+    for arena in [&hold, &lease, &stream] {
         arena.wait_until_empty().await;
         arena.verdict().await.assert_clean();
     }
@@ -58,6 +66,8 @@ async fn a_broker_outage_burns_no_attempts_and_loses_nothing() {
             .await,
         0
     );
+    let troubles = "SELECT count(*) FROM postrider_outbox_troubles";
+    assert_eq!(stream.count(troubles).await, 0);
     for relays in relays {
         relays.stop().await;
     }

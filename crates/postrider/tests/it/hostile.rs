@@ -5,68 +5,45 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use postrider::brokers::memory::{Fault, MemoryBroker, MemoryConfig};
-use postrider::core::{Event, Message, Topic};
-use postrider_testkit::history::Seen;
+use postrider::core::{Event, Message, Ordering, Topic};
 
 use crate::packfinderz::{TOPIC, license_event};
-use crate::polyshop::{PLACED, numbered};
 use crate::witness::GatedStore;
-use crate::world::{World, event_ids, holds, seen_sample, until_accepted};
+use crate::world::{World, event_ids, holds, is_sample, until_accepted};
 
-fn log(broker: &MemoryBroker) -> Vec<(String, i64)> {
-    let messages = broker.messages(&Topic::from(PLACED));
-    messages
-        .iter()
-        .map(seen_sample)
-        .map(|Seen { key, number }| (key, number))
-        .collect()
-}
-
-pub(crate) fn numbers(broker: &MemoryBroker, key: &str) -> Vec<i64> {
-    log(broker)
-        .into_iter()
-        .filter(|(found, _)| found == key)
-        .map(|(_, number)| number)
-        .collect()
-}
-
-pub(crate) fn is(key: &'static str, number: i64) -> impl Fn(&Message) -> bool + Send + 'static {
-    move |message| {
-        seen_sample(message)
-            == Seen {
-                key: key.into(),
-                number,
-            }
-    }
+async fn by_key(preset: &str) -> World {
+    World::with(preset, |layout| layout.ordering = Ordering::Key).await
 }
 
 /// P6: a poison event is tried again and again; its own key waits behind it, all others flow.
 #[tokio::test]
 async fn a_poison_event_delays_its_own_key_only() {
-    let mut world = World::new("polyshop").await;
-    world.max_attempts = u32::MAX;
-    world
-        .emit([numbered("poison", 1), numbered("poison", 2)])
-        .await;
-    let broker = MemoryBroker::default();
-    let poisonous = Arc::new(AtomicBool::new(true));
-    let (still, is_poison) = (Arc::clone(&poisonous), is("poison", 1));
-    let matches = move |message: &Message| still.load(Relaxed) && is_poison(message);
-    broker.fail_next(u32::MAX, Fault::Transient, matches);
-    let relay = world.relay(broker.clone()).start();
-    for n in 0..10 {
-        world.emit([numbered(&format!("other-{n}"), 1)]).await;
+    for preset in ["polyshop", "native"] {
+        let mut world = World::new(preset).await;
+        world.max_attempts = u32::MAX;
+        world
+            .emit([1, 2].map(|number| world.numbered_sample("poison", number)))
+            .await;
+        let broker = MemoryBroker::default();
+        let poisonous = Arc::new(AtomicBool::new(true));
+        let (still, is_poison) = (Arc::clone(&poisonous), is_sample("poison", 1));
+        let matches = move |message: &Message| still.load(Relaxed) && is_poison(message);
+        broker.fail_next(u32::MAX, Fault::Transient, matches);
+        let relay = world.relay(broker.clone()).start();
+        for n in 0..10 {
+            world.emit([world.sample(&format!("other-{n}"))]).await;
+        }
+        until_accepted(&broker, world.sample_topic(), 10).await;
+        assert!(
+            world.sample_numbers(&broker, "poison").is_empty(),
+            "{preset}: a later event overtook the poison"
+        );
+        // Once it is taken, the key goes on in order.
+        poisonous.store(false, Relaxed);
+        world.until_drained().await;
+        relay.stop().await;
+        assert_eq!(world.sample_numbers(&broker, "poison"), [1, 2], "{preset}");
     }
-    until_accepted(&broker, PLACED, 10).await;
-    assert!(
-        numbers(&broker, "poison").is_empty(),
-        "a later event overtook the poison"
-    );
-    // Once it is taken, the key goes on in order.
-    poisonous.store(false, Relaxed);
-    world.until_drained().await;
-    relay.stop().await;
-    assert_eq!(numbers(&broker, "poison"), [1, 2]);
 }
 
 /// More dead rows than a batch holds do not keep the living from the broker.
@@ -95,46 +72,37 @@ async fn more_dead_rows_than_a_batch_starve_nobody() {
 /// A payload of 10 MB goes through byte for byte, and one that is too large for the broker is dead.
 #[tokio::test]
 async fn ten_megabytes_pass_and_what_is_over_the_brokers_limit_is_dead() {
-    let world = World::with("talkie", |layout| {
-        layout.ordering = postrider::core::Ordering::Key;
-    })
-    .await;
-    let sized = |key: &str, bytes: usize| {
-        let payload = format!("{{\"text\": \"{}\"}}", "x".repeat(bytes));
-        Event::raw("", payload).topic("large").key(key)
-    };
-    world
-        .emit([sized("a", 10 << 20), sized("b", 21 << 20), sized("c", 10)])
-        .await;
-    let limits = MemoryConfig {
-        message_bytes_max: 20 << 20,
-        ..MemoryConfig::default()
-    };
-    let broker = MemoryBroker::new(limits);
-    let relay = world.relay(broker.clone()).start();
-    until_accepted(&broker, "large", 2).await;
-    world.until_drained().await;
-    relay.stop().await;
+    for preset in ["talkie", "native"] {
+        let world = by_key(preset).await;
+        let sized = |key: &str, bytes: usize| {
+            let payload = format!("{{\"text\": \"{}\"}}", "x".repeat(bytes));
+            Event::raw("", payload).topic("large").key(key)
+        };
+        let passes = sized("a", 10 << 20);
+        world
+            .emit([passes.clone(), sized("b", 21 << 20), sized("c", 10)])
+            .await;
+        let limits = MemoryConfig {
+            message_bytes_max: 20 << 20,
+            ..MemoryConfig::default()
+        };
+        let broker = MemoryBroker::new(limits);
+        let relay = world.relay(broker.clone()).start();
+        until_accepted(&broker, "large", 2).await;
+        world.until_drained().await;
+        relay.stop().await;
 
-    let messages = broker.messages(&Topic::from("large"));
-    let large = messages
-        .iter()
-        .find(|message| message.size() > 1 << 20)
-        .unwrap();
-    let stored = world
-        .text("SELECT payload_json::text FROM outbox WHERE key = 'a'")
-        .await;
-    assert!(
-        large.payload.as_deref() == Some(stored.as_bytes()),
-        "the payload was changed"
-    );
-    let dead = world.dead().await;
-    assert_eq!(dead.len(), 1);
-    assert!(
-        dead[0].error.as_deref().unwrap().contains("limit"),
-        "{:?}",
-        dead[0].error
-    );
+        let messages = broker.messages(&Topic::from("large"));
+        let large = messages.iter().find(|message| message.size() > 1 << 20);
+        assert!(
+            large.unwrap().payload.as_deref() == Some(&passes.payload[..]),
+            "{preset}: the payload was changed"
+        );
+        let dead = world.dead().await;
+        assert_eq!(dead.len(), 1, "{preset}");
+        let error = dead[0].error.as_deref().unwrap();
+        assert!(error.contains("limit"), "{error}");
+    }
 }
 
 /// A row whose own columns make no sense is dead with a reason; its neighbours go out.
@@ -205,10 +173,12 @@ async fn a_row_deleted_while_it_is_sent_is_noted_and_forgotten() {
 /// Keys of any text, and rows without a key, keep their way with order per key.
 #[tokio::test]
 async fn strange_keys_and_rows_without_a_key_are_published() {
-    let world = World::with("talkie", |layout| {
-        layout.ordering = postrider::core::Ordering::Key;
-    })
-    .await;
+    for preset in ["talkie", "native"] {
+        strange_keys_are_published_on(&by_key(preset).await).await;
+    }
+}
+
+async fn strange_keys_are_published_on(world: &World) {
     let long = "k".repeat(2000);
     let keys = [
         "",
@@ -220,7 +190,8 @@ async fn strange_keys_and_rows_without_a_key_are_published() {
         &long,
     ];
     world.emit(keys.map(crate::talkie::event)).await;
-    world.execute("INSERT INTO outbox (id, topic, key, payload_json) VALUES (gen_random_uuid(), 'talkie.messages', NULL, '{}')").await;
+    let keyless = Event::raw("", "{}").topic(crate::talkie::TOPIC);
+    world.emit([keyless]).await;
     let broker = MemoryBroker::default();
     let relay = world.relay(broker.clone()).start();
     world.until_drained().await;
@@ -247,23 +218,20 @@ async fn strange_keys_and_rows_without_a_key_are_published() {
 /// A publish that takes longer than its deadline is an outage, not a failure of its events.
 #[tokio::test]
 async fn a_publish_that_outlasts_its_deadline_burns_no_attempt() {
-    let world = World::new("polyshop").await;
-    world.emit([numbered("a", 1)]).await;
-    let broker = MemoryBroker::default();
-    broker.block();
-    let relay = world
-        .relay(broker.clone())
-        .config(|config| config.publish_timeout = Duration::from_millis(200))
-        .start();
-    relay.until_metric("postrider_breaker_open", 1.0).await;
-    broker.release();
-    world.until_drained().await;
-    relay.stop().await;
-    assert_eq!(numbers(&broker, "a"), [1]);
-    assert_eq!(
-        world
-            .number("SELECT count(*) FROM postrider_troubles")
-            .await,
-        0
-    );
+    for preset in ["polyshop", "native"] {
+        let world = World::new(preset).await;
+        world.emit([world.numbered_sample("a", 1)]).await;
+        let broker = MemoryBroker::default();
+        broker.block();
+        let relay = world
+            .relay(broker.clone())
+            .config(|config| config.publish_timeout = Duration::from_millis(200))
+            .start();
+        relay.until_metric("postrider_breaker_open", 1.0).await;
+        broker.release();
+        world.until_drained().await;
+        assert_eq!(relay.metric("postrider_failed_total"), 0.0, "{preset}");
+        relay.stop().await;
+        assert_eq!(world.sample_numbers(&broker, "a"), [1], "{preset}");
+    }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use postrider::Dependency;
 use postrider::brokers::memory::MemoryBroker;
-use postrider::core::{Event, Message, PublishError, StoreError, Topic};
+use postrider::core::{Message, PublishError, StoreError, Topic};
 use postrider::relay::RelayError;
 use postrider::stores::postgres::{self, InitOptions, Options, PostgresStore};
 use postrider_testkit::eventually;
@@ -12,15 +12,20 @@ use postrider_testkit::services::{Kind, PrivateServer};
 
 use crate::packfinderz::{TOPIC, license_event};
 use crate::polyshop::numbered;
-use crate::witness::{Answering, SlowCount};
+use crate::witness::{Answering, Silence, SilentOnce, SlowCount};
 use crate::world::{World, metric, until_accepted, until_held};
 
 /// A stop that the broker does not let finish ends after `stop_timeout`; what was in flight is released at
 /// once and sent by the next relay.
 #[tokio::test]
 async fn a_stop_that_the_broker_holds_up_ends_at_its_timeout_and_releases_the_rows() {
-    let world = World::new("packfinderz").await;
-    world.emit((0..5).map(|_| license_event())).await;
+    for preset in ["packfinderz", "native"] {
+        a_stop_ends_at_its_timeout_on(&World::new(preset).await).await;
+    }
+}
+
+async fn a_stop_ends_at_its_timeout_on(world: &World) {
+    world.emit((0..5).map(|_| world.sample("a"))).await;
     let broker = MemoryBroker::default();
     broker.block();
     let plan = world.relay(broker.clone());
@@ -39,10 +44,9 @@ async fn a_stop_that_the_broker_holds_up_ends_at_its_timeout_and_releases_the_ro
 
     broker.release();
     let relay = world.relay(broker.clone()).start();
-    until_accepted(&broker, TOPIC, 5).await;
     world.until_drained().await;
     relay.stop().await;
-    assert_eq!(broker.accepted(&Topic::from(TOPIC)), 5);
+    assert_eq!(world.sample_ids(&broker).len(), 5);
 }
 
 /// An idle relay stops at once, and so does one that waits for its broker.
@@ -222,10 +226,16 @@ async fn two_outboxes_of_one_database_do_not_wait_for_each_others_lanes() {
 /// readiness passes and everything is published.
 #[tokio::test]
 async fn a_relay_outlives_its_database() {
+    for preset in ["packfinderz", "native"] {
+        outlives_its_database_on(preset).await;
+    }
+}
+
+async fn outlives_its_database_on(preset: &str) {
     let mut server = PrivateServer::start(Kind::Postgres).await;
     let url = format!("postgres://postgres@{}/postgres", server.address());
     let pool = postgres::connect(&url, 8).unwrap();
-    let layout = postrider::core::Layout::preset("packfinderz").unwrap();
+    let layout = postrider::core::Layout::preset(preset).unwrap();
     let init = InitOptions {
         claim_index: true,
         notify: false,
@@ -235,8 +245,8 @@ async fn a_relay_outlives_its_database() {
     let broker = MemoryBroker::default();
     let relay = world.relay(broker.clone()).start();
     relay.until_ready().await;
-    world.emit([license_event()]).await;
-    until_accepted(&broker, TOPIC, 1).await;
+    world.emit([world.sample("a")]).await;
+    until_accepted(&broker, world.sample_topic(), 1).await;
 
     server.kill();
     eventually("readiness fails", async || {
@@ -248,21 +258,18 @@ async fn a_relay_outlives_its_database() {
     .await;
     server.restart().await;
     relay.until_ready().await;
-    world.emit([license_event()]).await;
+    world.emit([world.sample("b")]).await;
     world.until_drained().await;
     relay.stop().await;
-    let sent: std::collections::HashSet<String> =
-        crate::world::event_ids(&broker, TOPIC, "event_id")
-            .into_iter()
-            .collect();
-    assert_eq!(sent.len(), 2);
+    let sent: std::collections::HashSet<String> = world.sample_ids(&broker).into_iter().collect();
+    assert_eq!(sent.len(), 2, "{preset}");
 }
 
 /// The server ends the session of a claim while its messages are being sent: they are sent again, and the
 /// relay goes on.
 #[tokio::test]
 async fn a_session_that_is_cut_under_a_claim_costs_a_duplicate_and_nothing_else() {
-    for preset in ["packfinderz", "polyshop"] {
+    for preset in ["packfinderz", "polyshop", "native"] {
         let world = World::new(preset).await;
         world.emit([world.sample("a")]).await;
         let broker = MemoryBroker::default();
@@ -272,10 +279,15 @@ async fn a_session_that_is_cut_under_a_claim_costs_a_duplicate_and_nothing_else(
             .config(|config| config.claims = 1)
             .start();
         until_held(&broker, 1).await;
-        // The claim has written to the table's lock; who only counts has not.
-        let cut = "SELECT count(pg_terminate_backend(pid)) FROM (SELECT DISTINCT pid FROM pg_locks \
-                   WHERE relation = 'outbox_events'::regclass AND mode = 'RowExclusiveLock') AS claims";
-        assert_eq!(world.number(cut).await, 1);
+        // The claim has written to the table's lock, or holds lanes; who only counts does neither.
+        let table = world.layout.table.to_string();
+        let cut = format!(
+            "SELECT count(pg_terminate_backend(pid)) FROM (SELECT DISTINCT pid FROM pg_locks \
+             WHERE relation = '{table}'::regclass AND mode = 'RowExclusiveLock' \
+             OR locktype = 'advisory' AND classid::int8 = \
+               hashtext('postrider ' || '{table}'::regclass::oid::text)::int8 & 4294967295) AS claims"
+        );
+        assert_eq!(world.number(&cut).await, 1);
         broker.release();
         world.until_drained().await;
         world.emit([world.sample("b")]).await;
@@ -285,6 +297,27 @@ async fn a_session_that_is_cut_under_a_claim_costs_a_duplicate_and_nothing_else(
         let distinct: std::collections::HashSet<String> =
             world.sample_ids(&broker).into_iter().collect();
         assert_eq!(distinct.len(), 2);
+    }
+}
+
+/// A database whose host is gone without a word answers neither a claim nor a settle: after a while the relay asks again.
+#[tokio::test]
+async fn a_database_that_falls_silent_is_asked_again() {
+    for when in [Silence::Claim, Silence::Settle] {
+        let world = World::new("packfinderz").await;
+        world.emit([world.sample("a")]).await;
+        let broker = MemoryBroker::default();
+        let plan = world
+            .relay(broker.clone())
+            .store(SilentOnce::new(world.store(), when))
+            .config(|config| {
+                (config.claims, config.answer_timeout) = (1, Duration::from_millis(200))
+            });
+        let relay = plan.start();
+        world.until_drained().await;
+        relay.stop().await;
+        let times = if when == Silence::Claim { 1 } else { 2 };
+        assert_eq!(world.sample_ids(&broker).len(), times, "{when:?}");
     }
 }
 
@@ -312,13 +345,15 @@ async fn a_relay_waits_for_a_database_that_is_not_there_yet() {
 /// What was emitted while no relay ran is published by the first that does (P1).
 #[tokio::test]
 async fn events_wait_in_the_table_for_a_relay() {
-    let world = World::new("packfinderz").await;
-    let events: Vec<Event> = (0..3).map(|_| license_event()).collect();
-    world.emit(events.clone()).await;
-    let broker = MemoryBroker::default();
-    let relay = world.relay(broker.clone()).start();
-    world.until_drained().await;
-    relay.stop().await;
-    let ids: Vec<&str> = events.iter().map(|event| event.id.as_str()).collect();
-    assert_eq!(crate::world::event_ids(&broker, TOPIC, "event_id"), ids);
+    for preset in ["packfinderz", "native"] {
+        let world = World::new(preset).await;
+        let events = ["a", "b", "c"].map(|key| world.sample(key));
+        world.emit(events.clone()).await;
+        let broker = MemoryBroker::default();
+        let relay = world.relay(broker.clone()).start();
+        world.until_drained().await;
+        relay.stop().await;
+        let ids = events.each_ref().map(|event| event.id.as_str());
+        assert_eq!(world.sample_ids(&broker), ids, "{preset}");
+    }
 }

@@ -11,6 +11,7 @@ mod gopipe;
 mod hostile;
 mod lifecycle;
 mod logs;
+mod native;
 mod operations;
 mod ordering;
 mod pacing;

@@ -11,7 +11,6 @@ use sqlx::Row as _;
 use uuid::Uuid;
 
 use crate::packfinderz::{TOPIC, license_event};
-use crate::polyshop::numbered;
 use crate::world::{Running, World, holds, seen_sample, until_accepted, until_held};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -164,21 +163,22 @@ fn counters(relay: &Running) -> [f64; 4] {
 /// Every fate is counted once.
 #[tokio::test]
 async fn counters_tell_what_became_of_every_record() {
-    let world = World::new("polyshop").await;
+    for preset in ["polyshop", "native"] {
+        fates_are_counted_on(&World::new(preset).await).await;
+    }
+}
+
+async fn fates_are_counted_on(world: &World) {
+    let events = [("good", 1), ("retried", 1), ("bad", 1), ("bad", 2)];
     world
-        .emit([
-            numbered("good", 1),
-            numbered("retried", 1),
-            numbered("bad", 1),
-            numbered("bad", 2),
-        ])
+        .emit(events.map(|(key, number)| world.numbered_sample(key, number)))
         .await;
     let broker = MemoryBroker::default();
     let key = |key: &'static str| move |message: &Message| seen_sample(message).key == key;
     broker.fail_next(2, Fault::Transient, key("retried"));
     broker.fail_next(1, Fault::Permanent, key("bad"));
     let relay = world.relay(broker.clone()).start();
-    until_accepted(&broker, crate::polyshop::PLACED, 2).await;
+    until_accepted(&broker, world.sample_topic(), 2).await;
     relay.until_metric("postrider_published_total", 2.0).await;
     relay.until_metric("postrider_dead_total", 1.0).await;
     // Behind the dead one of its key.
@@ -239,17 +239,19 @@ async fn readiness_fails_without_any_event_while_the_broker_is_down() {
 /// The gauge of lanes counts what a claim holds, for as long as it holds it.
 #[tokio::test]
 async fn the_lanes_of_a_claim_are_counted_while_it_is_held() {
-    let world = World::new("polyshop").await;
-    world.emit([world.sample("a")]).await;
-    let broker = MemoryBroker::default();
-    broker.block();
-    let plan = world
-        .relay(broker.clone())
-        .config(|config| config.claims = 1);
-    let relay = plan.start();
-    until_held(&broker, 1).await;
-    assert_eq!(relay.metric("postrider_lanes_held"), 32.0);
-    broker.release();
-    relay.until_metric("postrider_lanes_held", 0.0).await;
-    relay.stop().await;
+    for preset in ["polyshop", "native"] {
+        let world = World::new(preset).await;
+        world.emit([world.sample("a")]).await;
+        let broker = MemoryBroker::default();
+        broker.block();
+        let plan = world
+            .relay(broker.clone())
+            .config(|config| config.claims = 1);
+        let relay = plan.start();
+        until_held(&broker, 1).await;
+        assert_eq!(relay.metric("postrider_lanes_held"), 32.0, "{preset}");
+        broker.release();
+        relay.until_metric("postrider_lanes_held", 0.0).await;
+        relay.stop().await;
+    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use postrider::brokers::kafka::{KafkaConfig, KafkaPublisher};
 use postrider::brokers::memory::{Fault, MemoryBroker};
-use postrider::core::{Event, Message, Topic};
+use postrider::core::{Event, Message, RecordState, Topic};
 use postrider_testkit::history::{Seen, Verdict};
 use postrider_testkit::kafka::{Kafka, KafkaRecord};
 use serde_json::{Value, json};
@@ -211,7 +211,12 @@ async fn a_row_is_processed_after_the_acknowledgement_and_its_old_error_is_clear
 /// order.
 #[tokio::test]
 async fn an_outage_leaves_rows_unprocessed_and_uncounted_until_the_broker_is_back() {
-    let world = World::new("polyshop").await;
+    for preset in ["polyshop", "native"] {
+        an_outage_is_survived_on(&World::new(preset).await).await;
+    }
+}
+
+async fn an_outage_is_survived_on(world: &World) {
     let broker = MemoryBroker::default();
     broker.stop();
     let committed: Vec<Seen> = (0..60)
@@ -224,49 +229,47 @@ async fn an_outage_leaves_rows_unprocessed_and_uncounted_until_the_broker_is_bac
         .emit(
             committed
                 .iter()
-                .map(|seen| numbered(&seen.key, seen.number)),
+                .map(|seen| world.numbered_sample(&seen.key, seen.number)),
         )
         .await;
     let relay = world.relay(broker.clone()).start();
     relay.until_metric("postrider_breaker_open", 1.0).await;
     assert!(!relay.health.report().is_ready());
-    let unprocessed =
-        "SELECT count(*) FROM outbox_events WHERE NOT processed AND error_message IS NULL";
-    assert_eq!(world.number(unprocessed).await, 60);
+    assert_eq!(world.in_state(RecordState::Pending).await.len(), 60);
     broker.start();
     world.until_drained().await;
     relay.until_ready().await;
     relay.until_metric("postrider_breaker_open", 0.0).await;
+    assert_eq!(relay.metric("postrider_failed_total"), 0.0);
     relay.stop().await;
 
     let log: Vec<Seen> = broker
-        .messages(&Topic::from(PLACED))
+        .messages(&Topic::from(world.sample_topic()))
         .iter()
         .map(seen_sample)
         .collect();
     let verdict = Verdict::of(&committed, &log);
     verdict.assert_clean();
     assert_eq!(verdict.duplicates, 0);
-    assert_eq!(
-        world
-            .number("SELECT count(*) FROM postrider_troubles")
-            .await,
-        0
-    );
 }
 
 /// A3-08: permanently failing events stop their own entities and nobody else, even when there are more of
 /// them than a batch holds, and a dead row can be told from a sent one.
 #[tokio::test]
 async fn more_dead_rows_than_a_batch_stop_their_own_entities_only() {
-    let world = World::new("polyshop").await;
-    let poison: Vec<Event> = (0..35)
-        .map(|n| numbered(&format!("poison-{n}"), 1))
-        .collect();
-    let behind: Vec<Event> = (0..35)
-        .map(|n| numbered(&format!("poison-{n}"), 2))
-        .collect();
-    let good: Vec<Event> = (0..20).map(|n| numbered(&format!("good-{n}"), 1)).collect();
+    for preset in ["polyshop", "native"] {
+        the_dead_stop_their_own_entities_only_on(&World::new(preset).await).await;
+    }
+}
+
+async fn the_dead_stop_their_own_entities_only_on(world: &World) {
+    let events = |name: &str, count: i64, number: i64| -> Vec<Event> {
+        (0..count)
+            .map(|n| world.numbered_sample(&format!("{name}-{n}"), number))
+            .collect()
+    };
+    let (poison, behind) = (events("poison", 35, 1), events("poison", 35, 2));
+    let good = events("good", 20, 1);
     world
         .emit(poison.into_iter().chain(behind).chain(good))
         .await;
@@ -283,29 +286,19 @@ async fn more_dead_rows_than_a_batch_stop_their_own_entities_only() {
         .relay(broker.clone())
         .config(|config| config.batch = 10)
         .start();
-    until_accepted(&broker, PLACED, 20).await;
-    world
-        .until_count(
-            "all poison is dead",
-            35,
-            "SELECT count(*) FROM outbox_events WHERE processed AND error_message IS NOT NULL",
-        )
-        .await;
+    until_accepted(&broker, world.sample_topic(), 20).await;
+    let dead = world.until_dead(35).await;
     // The relay goes on with what comes later.
-    world.emit([numbered("later", 1)]).await;
-    until_accepted(&broker, PLACED, 21).await;
+    world.emit(events("later", 1, 1)).await;
+    until_accepted(&broker, world.sample_topic(), 21).await;
     relay.stop().await;
 
-    let sent = "SELECT count(*) FROM outbox_events WHERE processed AND error_message IS NULL";
-    assert_eq!(world.number(sent).await, 21);
-    let parked = "SELECT count(*) FROM outbox_events WHERE NOT processed";
-    assert_eq!(world.number(parked).await, 35);
-    let dead = world.dead().await;
-    assert_eq!(dead.len(), 35);
+    assert_eq!(world.in_state(RecordState::Published).await.len(), 21);
+    assert_eq!(world.pending().await, 35, "parked behind the dead");
     assert!(
         dead.iter()
             .all(|row| row.key.as_deref().unwrap().starts_with("poison-"))
     );
-    let messages = broker.messages(&Topic::from(PLACED));
+    let messages = broker.messages(&Topic::from(world.sample_topic()));
     assert!(messages.iter().all(|message| !has_key(message, "poison-0")));
 }

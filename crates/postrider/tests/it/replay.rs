@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use postrider::Replay;
 use postrider::brokers::memory::{Fault, MemoryBroker, MemoryConfig};
-use postrider::core::{Actor, Audit as _, Backoff, Message, RecordFilter, Router, Routes, Topic};
+use postrider::core::{
+    Actor, Audit as _, Backoff, Message, RecordFilter, RecordState, Router, Routes, Topic,
+};
 use postrider::replay::{Progress, REPLAY_HEADER, ReplayOptions, ReplayState};
 use postrider_testkit::eventually;
 use tokio_util::sync::CancellationToken;
@@ -15,9 +17,16 @@ use crate::world::{World, header, seen_sample};
 
 const TOPIC: &str = "samples";
 
+/// Layouts whose rows say that they were published, and one whose rows never change.
+const LAYOUTS: [&str; 2] = ["polyshop", "native"];
+
 /// An outbox with `count` published records of three keys, and the broker that has them.
 async fn published(count: i64) -> (World, MemoryBroker) {
-    let world = World::new("polyshop").await;
+    published_on("polyshop", count).await
+}
+
+async fn published_on(preset: &str, count: i64) -> (World, MemoryBroker) {
+    let world = World::new(preset).await;
     let numbers = 0..count;
     world
         .emit(numbers.map(|number| {
@@ -67,14 +76,24 @@ fn numbers(broker: &MemoryBroker) -> Vec<i64> {
 
 /// The whole table as text.
 async fn rows(world: &World) -> Vec<Option<String>> {
+    let (table, id) = (
+        world.layout.table.quoted(),
+        world.layout.columns.id.quoted(),
+    );
     world
-        .column("SELECT t::text FROM outbox_events t ORDER BY id")
+        .column(&format!("SELECT t::text FROM {table} t ORDER BY {id}"))
         .await
 }
 
 #[tokio::test]
 async fn what_was_published_is_sent_again_in_order_and_marked() {
-    let (world, first) = published(23).await;
+    for preset in LAYOUTS {
+        is_sent_again_in_order_and_marked_on(preset).await;
+    }
+}
+
+async fn is_sent_again_in_order_and_marked_on(preset: &str) {
+    let (world, first) = published_on(preset, 23).await;
     let waits = world.numbered_sample("a", 99);
     world.emit([waits]).await;
     let before = rows(&world).await;
@@ -115,7 +134,13 @@ async fn what_was_published_is_sent_again_in_order_and_marked() {
 
 #[tokio::test]
 async fn a_filter_a_topic_and_one_record_of_it() {
-    let (world, _) = published(9).await;
+    for preset in LAYOUTS {
+        a_filter_a_topic_and_one_record_of_it_on(preset).await;
+    }
+}
+
+async fn a_filter_a_topic_and_one_record_of_it_on(preset: &str) {
+    let (world, _) = published_on(preset, 9).await;
     let again = MemoryBroker::default();
     let of_a_key = ReplayOptions {
         filter: RecordFilter {
@@ -128,12 +153,10 @@ async fn a_filter_a_topic_and_one_record_of_it() {
     assert_eq!(run(&world, &again, of_a_key).await.sent, 3);
     assert_eq!(again.accepted(&"elsewhere".into()), 3);
     assert_eq!(messages(&again).len(), 0);
-    let ids = world
-        .column("SELECT id::text FROM outbox_events ORDER BY id LIMIT 1")
-        .await;
+    let published = world.in_state(RecordState::Published).await;
     let one = ReplayOptions {
         filter: RecordFilter {
-            ids: vec![ids[0].as_deref().unwrap().into()],
+            ids: vec![published[0].id.clone()],
             ..RecordFilter::default()
         },
         ..options()
@@ -184,7 +207,13 @@ async fn an_outage_is_waited_for() {
 /// A later record of a key waits for an earlier one that failed.
 #[tokio::test]
 async fn order_per_key_is_kept_across_failures() {
-    let (world, _) = published(24).await;
+    for preset in LAYOUTS {
+        order_is_kept_across_failures_on(preset).await;
+    }
+}
+
+async fn order_is_kept_across_failures_on(preset: &str) {
+    let (world, _) = published_on(preset, 24).await;
     let again = MemoryBroker::default();
     for number in [3, 7, 16] {
         let hit = move |message: &Message| seen_sample(message).number == number;
@@ -204,8 +233,8 @@ async fn order_per_key_is_kept_across_failures() {
 /// Whatever it was doing when it ended, the next one goes on without loss, and repeats one batch at most.
 #[tokio::test]
 async fn a_replay_that_was_stopped_or_killed_goes_on() {
-    for killed in [false, true] {
-        let (world, _) = published(43).await;
+    for (killed, preset) in [(false, "polyshop"), (true, "polyshop"), (true, "native")] {
+        let (world, _) = published_on(preset, 43).await;
         let again = MemoryBroker::default();
         let slow = ReplayOptions {
             rate: NonZeroU32::new(40),

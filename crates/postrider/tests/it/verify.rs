@@ -64,6 +64,28 @@ async fn ids_that_cannot_be_looked_up_are_looked_for() {
     assert_eq!(report.unknown.first[0].event_id.as_str(), gone);
 }
 
+/// A record's id is its position in the stream, and its event id is another.
+#[tokio::test]
+async fn a_stream_is_compared_by_its_event_ids() {
+    let broker = MemoryBroker::default();
+    let world = published("native", 6, &broker).await;
+    let report = verify(&world, &broker, options()).await.unwrap();
+    assert!(report.is_clean(), "{report:?}");
+    assert_eq!((report.published, report.messages), (6, 6));
+    assert_eq!(report.inverted.map(|inverted| inverted.count), Some(0));
+    let gone = world.sample_ids(&broker)[3].clone();
+    world
+        .execute(&format!(
+            "DELETE FROM postrider_outbox WHERE event_id = '{gone}'"
+        ))
+        .await;
+    let report = verify(&world, &broker, options()).await.unwrap();
+    assert_eq!(report.unknown.count, 1);
+    let elsewhere = MemoryBroker::default();
+    let report = verify(&world, &elsewhere, options()).await;
+    assert_eq!(report.unwrap().lost.count, 5);
+}
+
 #[tokio::test]
 async fn a_range_with_too_many_records_is_refused() {
     let broker = MemoryBroker::default();

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use futures::future::BoxFuture;
 use postrider::core::{
     Backlog, Claim, Fate, Message, OutboxStore, PublishError, Publisher, Purge, Record, RecordId,
     Settled, StoreError, Want,
@@ -18,47 +19,37 @@ pub(crate) struct Asked {
     pub(crate) records: Vec<RecordId>,
 }
 
-/// Notes every claim that is asked for. Clones share their notes.
-pub(crate) struct NotedStore<S> {
+/// A store that does some things differently, and all others as the one inside does.
+pub(crate) struct Twisted<S, T> {
     inner: S,
-    notes: Notes<Asked>,
+    twist: T,
 }
 
-impl<S: OutboxStore> NotedStore<S> {
-    pub(crate) fn new(inner: S) -> (Self, Notes<Asked>) {
-        let notes = Notes::default();
-        (
-            Self {
-                inner,
-                notes: notes.clone(),
-            },
-            notes,
-        )
+/// What is done differently.
+#[async_trait]
+pub(crate) trait Twist: Send + Sync + 'static {
+    async fn claim(&self, inner: &dyn OutboxStore, want: Want) -> Claimed {
+        inner.claim(want).await
+    }
+
+    async fn backlog(&self, inner: &dyn OutboxStore) -> Result<Backlog, StoreError> {
+        inner.backlog().await
     }
 }
 
+type Claimed = Result<Option<Box<dyn Claim>>, StoreError>;
+
 #[async_trait]
-impl<S: OutboxStore> Purge for NotedStore<S> {
+impl<S: OutboxStore, T: Twist> Purge for Twisted<S, T> {
     async fn purge(&self, keep: Duration, limit: u32) -> Result<u64, StoreError> {
         self.inner.purge(keep, limit).await
     }
 }
 
 #[async_trait]
-impl<S: OutboxStore> OutboxStore for NotedStore<S> {
-    async fn claim(&self, want: Want) -> Result<Option<Box<dyn Claim>>, StoreError> {
-        let at = Instant::now();
-        let claim = self.inner.claim(want).await?;
-        let records = claim
-            .iter()
-            .flat_map(|claim| claim.records())
-            .map(|r| r.id.clone());
-        self.notes.add(Asked {
-            at,
-            answered: Instant::now(),
-            records: records.collect(),
-        });
-        Ok(claim)
+impl<S: OutboxStore, T: Twist> OutboxStore for Twisted<S, T> {
+    async fn claim(&self, want: Want) -> Claimed {
+        self.twist.claim(&self.inner, want).await
     }
 
     async fn open(&self) -> Result<(), StoreError> {
@@ -66,7 +57,7 @@ impl<S: OutboxStore> OutboxStore for NotedStore<S> {
     }
 
     async fn backlog(&self) -> Result<Backlog, StoreError> {
-        self.inner.backlog().await
+        self.twist.backlog(&self.inner).await
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
@@ -74,10 +65,76 @@ impl<S: OutboxStore> OutboxStore for NotedStore<S> {
     }
 }
 
+/// A claim that waits for something before it is settled.
+struct HeldUp {
+    inner: Box<dyn Claim>,
+    until: BoxFuture<'static, ()>,
+}
+
+fn held_up(
+    inner: Box<dyn Claim>,
+    until: impl Future<Output = ()> + Send + 'static,
+) -> Box<dyn Claim> {
+    let until = Box::pin(until);
+    Box::new(HeldUp { inner, until })
+}
+
+#[async_trait]
+impl Claim for HeldUp {
+    fn records(&self) -> &[Record] {
+        self.inner.records()
+    }
+
+    fn lanes(&self) -> u32 {
+        self.inner.lanes()
+    }
+
+    fn is_better_shared(&self) -> bool {
+        self.inner.is_better_shared()
+    }
+
+    fn lapses_at(&self) -> Option<Instant> {
+        self.inner.lapses_at()
+    }
+
+    async fn settle(self: Box<Self>, fates: &[Fate]) -> Result<Settled, StoreError> {
+        self.until.await;
+        self.inner.settle(fates).await
+    }
+}
+
+/// Notes every claim that is asked for. Clones share their notes.
+pub(crate) struct NotedStore(Notes<Asked>);
+
+impl NotedStore {
+    pub(crate) fn new<S: OutboxStore>(inner: S) -> (Twisted<S, Self>, Notes<Asked>) {
+        let notes = Notes::default();
+        let twist = Self(notes.clone());
+        (Twisted { inner, twist }, notes)
+    }
+}
+
+#[async_trait]
+impl Twist for NotedStore {
+    async fn claim(&self, inner: &dyn OutboxStore, want: Want) -> Claimed {
+        let at = Instant::now();
+        let claim = inner.claim(want).await?;
+        let records = claim
+            .iter()
+            .flat_map(|claim| claim.records())
+            .map(|r| r.id.clone());
+        self.0.add(Asked {
+            at,
+            answered: Instant::now(),
+            records: records.collect(),
+        });
+        Ok(claim)
+    }
+}
+
 /// A store whose fates are written only once its gate is opened: until then the relay stands between
 /// publish and settle, where a power cut would hurt most.
-pub(crate) struct GatedStore<S> {
-    inner: S,
+pub(crate) struct GatedStore {
     stuck: watch::Sender<usize>,
     opened: watch::Receiver<bool>,
 }
@@ -102,132 +159,96 @@ impl Gate {
     }
 }
 
-struct GatedClaim {
-    inner: Box<dyn Claim>,
-    stuck: watch::Sender<usize>,
-    opened: watch::Receiver<bool>,
-}
-
-impl<S: OutboxStore> GatedStore<S> {
-    pub(crate) fn new(inner: S) -> (Self, Gate) {
+impl GatedStore {
+    pub(crate) fn new<S: OutboxStore>(inner: S) -> (Twisted<S, Self>, Gate) {
         let (stuck, count) = watch::channel(0);
         let (open, opened) = watch::channel(false);
-        (
-            Self {
-                inner,
-                stuck,
-                opened,
-            },
-            Gate {
-                stuck: count,
-                opened: open,
-            },
-        )
-    }
-}
-
-#[async_trait]
-impl<S: OutboxStore> Purge for GatedStore<S> {
-    async fn purge(&self, keep: Duration, limit: u32) -> Result<u64, StoreError> {
-        self.inner.purge(keep, limit).await
-    }
-}
-
-#[async_trait]
-impl<S: OutboxStore> OutboxStore for GatedStore<S> {
-    async fn claim(&self, want: Want) -> Result<Option<Box<dyn Claim>>, StoreError> {
-        let (stuck, opened) = (self.stuck.clone(), self.opened.clone());
-        let gated = |inner| {
-            Box::new(GatedClaim {
-                inner,
-                stuck,
-                opened,
-            }) as Box<dyn Claim>
+        let twist = Self { stuck, opened };
+        let gate = Gate {
+            stuck: count,
+            opened: open,
         };
-        Ok(self.inner.claim(want).await?.map(gated))
-    }
-
-    async fn open(&self) -> Result<(), StoreError> {
-        self.inner.open().await
-    }
-
-    async fn backlog(&self) -> Result<Backlog, StoreError> {
-        self.inner.backlog().await
-    }
-
-    async fn ping(&self) -> Result<(), StoreError> {
-        self.inner.ping().await
+        (Twisted { inner, twist }, gate)
     }
 }
 
 #[async_trait]
-impl Claim for GatedClaim {
-    fn records(&self) -> &[Record] {
-        self.inner.records()
+impl Twist for GatedStore {
+    async fn claim(&self, inner: &dyn OutboxStore, want: Want) -> Claimed {
+        let (stuck, mut opened) = (self.stuck.clone(), self.opened.clone());
+        let at_the_gate = async move {
+            stuck.send_modify(|count| *count += 1);
+            if opened.wait_for(|open| *open).await.is_err() {
+                // The test has let go of the gate: it stays shut.
+                std::future::pending::<()>().await;
+            }
+        };
+        let claim = inner.claim(want).await?;
+        Ok(claim.map(|claim| held_up(claim, at_the_gate)))
     }
+}
 
-    fn lanes(&self) -> u32 {
-        self.inner.lanes()
+/// A store whose first claim, or the first that is settled, gets no answer: as when the database's host is gone without a word.
+pub(crate) struct SilentOnce(Arc<Mutex<Option<Silence>>>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Silence {
+    Claim,
+    Settle,
+}
+
+impl SilentOnce {
+    pub(crate) fn new<S: OutboxStore>(inner: S, when: Silence) -> Twisted<S, Self> {
+        let twist = Self(Arc::new(Mutex::new(Some(when))));
+        Twisted { inner, twist }
     }
+}
 
-    fn lapses_at(&self) -> Option<Instant> {
-        self.inner.lapses_at()
+/// Never ends, if it is time to say nothing.
+async fn perhaps_silence(wanted: Arc<Mutex<Option<Silence>>>, now: Silence) {
+    let taken = {
+        let mut wanted = wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        wanted.take_if(|wanted| *wanted == now)
+    };
+    if taken.is_some() {
+        std::future::pending::<()>().await;
     }
+}
 
-    async fn settle(mut self: Box<Self>, fates: &[Fate]) -> Result<Settled, StoreError> {
-        self.stuck.send_modify(|count| *count += 1);
-        if self.opened.wait_for(|open| *open).await.is_err() {
-            // The test has let go of the gate: it stays shut.
-            std::future::pending::<()>().await;
-        }
-        self.inner.settle(fates).await
+#[async_trait]
+impl Twist for SilentOnce {
+    async fn claim(&self, inner: &dyn OutboxStore, want: Want) -> Claimed {
+        let silence = |now| perhaps_silence(Arc::clone(&self.0), now);
+        silence(Silence::Claim).await;
+        let at_settling = silence(Silence::Settle);
+        let claim = inner.claim(want).await?;
+        Ok(claim.map(|claim| held_up(claim, at_settling)))
     }
 }
 
 /// A store that counts its backlog once, for the relay's start, and then never again comes to an end.
-pub(crate) struct SlowCount<S> {
-    inner: S,
-    counts: watch::Sender<usize>,
-}
+pub(crate) struct SlowCount(watch::Sender<usize>);
 
-impl<S: OutboxStore> SlowCount<S> {
+impl SlowCount {
     /// The receiver changes when a count begins that does not end.
-    pub(crate) fn new(inner: S) -> (Self, watch::Receiver<usize>) {
+    pub(crate) fn new<S: OutboxStore>(inner: S) -> (Twisted<S, Self>, watch::Receiver<usize>) {
         let (counts, changed) = watch::channel(0);
-        (Self { inner, counts }, changed)
+        let twist = Self(counts);
+        (Twisted { inner, twist }, changed)
     }
 }
 
 #[async_trait]
-impl<S: OutboxStore> Purge for SlowCount<S> {
-    async fn purge(&self, keep: Duration, limit: u32) -> Result<u64, StoreError> {
-        self.inner.purge(keep, limit).await
-    }
-}
-
-#[async_trait]
-impl<S: OutboxStore> OutboxStore for SlowCount<S> {
-    async fn claim(&self, want: Want) -> Result<Option<Box<dyn Claim>>, StoreError> {
-        self.inner.claim(want).await
-    }
-
-    async fn open(&self) -> Result<(), StoreError> {
-        self.inner.open().await
-    }
-
-    async fn backlog(&self) -> Result<Backlog, StoreError> {
-        let again = self.counts.send_if_modified(|count| {
+impl Twist for SlowCount {
+    async fn backlog(&self, inner: &dyn OutboxStore) -> Result<Backlog, StoreError> {
+        let again = self.0.send_if_modified(|count| {
             *count += 1;
             *count > 1
         });
         if again {
             std::future::pending::<()>().await;
         }
-        self.inner.backlog().await
-    }
-
-    async fn ping(&self) -> Result<(), StoreError> {
-        self.inner.ping().await
+        inner.backlog().await
     }
 }
 

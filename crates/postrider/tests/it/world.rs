@@ -9,7 +9,7 @@ use postrider::brokers::memory::MemoryBroker;
 use postrider::core::layout::Template;
 use postrider::core::{
     Backoff, Emitted, Event, Layout, Message, OnDead, OutboxStore, Publisher, RecordFilter,
-    Records as _, RetryPolicy, Router, Routes, StoredRecord, Topic,
+    RecordState, Records as _, RetryPolicy, Router, Routes, StoredRecord, Topic,
 };
 use postrider::relay::{Config, Dial, RelayError};
 use postrider::stores::postgres::{self, InitOptions, Options, Outbox, PgPool, PostgresStore};
@@ -165,9 +165,18 @@ impl World {
         .await;
     }
 
+    /// Records that are still to be published, those in flight included.
+    pub(crate) async fn pending(&self) -> u64 {
+        self.store().backlog().await.unwrap().pending
+    }
+
     pub(crate) async fn dead(&self) -> Vec<StoredRecord> {
-        let dead = RecordFilter::dead();
-        self.store().find(&dead, None, 1000).await.unwrap().items
+        self.in_state(RecordState::Dead).await
+    }
+
+    pub(crate) async fn in_state(&self, state: RecordState) -> Vec<StoredRecord> {
+        let filter = RecordFilter::in_state(state);
+        self.store().find(&filter, None, 1000).await.unwrap().items
     }
 
     /// Waits until so many records are dead.
@@ -199,6 +208,10 @@ impl World {
             }
             "polyshop" => Event::json(topic, &payload).unwrap().aggregate_id(key),
             "talkie" => Event::json("", &payload).unwrap().topic(topic).key(key),
+            "native" => Event::json("sampled", &payload)
+                .unwrap()
+                .topic(topic)
+                .key(key),
             _ => Event::json("sampled", &payload).unwrap().topic(topic),
         }
     }
@@ -219,6 +232,16 @@ impl World {
         } else {
             "event_id"
         }
+    }
+
+    /// The numbers of a key's samples that the broker has, in its order.
+    pub(crate) fn sample_numbers(&self, broker: &MemoryBroker, key: &str) -> Vec<i64> {
+        let messages = broker.messages(&Topic::from(self.sample_topic()));
+        let samples = messages.iter().map(seen_sample);
+        samples
+            .filter(|seen| seen.key == key)
+            .map(|seen| seen.number)
+            .collect()
     }
 
     /// The ids of the samples that the broker has, in its order.
@@ -418,6 +441,17 @@ pub(crate) fn seen_sample(message: &Message) -> Seen {
     Seen {
         key,
         number: data["number"].as_i64().unwrap(),
+    }
+}
+
+/// Whether the message is this numbered sample.
+pub(crate) fn is_sample(
+    key: &'static str,
+    number: i64,
+) -> impl Fn(&Message) -> bool + Send + 'static {
+    move |message| {
+        let seen = seen_sample(message);
+        seen.key == key && seen.number == number
     }
 }
 
