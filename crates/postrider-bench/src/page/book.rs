@@ -42,19 +42,18 @@ impl Book {
         unique(of_step.map(|one| one.subject.as_str()))
     }
 
-    /// Each once, by name.
+    /// Each once, by name, as the last run that had it says.
     pub(crate) fn all_subjects(&self) -> Vec<&Kept> {
-        let mut found: Vec<&Kept> = Vec::new();
-        for subject in self.runs.iter().flat_map(|run| &run.subjects) {
-            if !found.iter().any(|one| one.name == subject.name) {
-                found.push(subject);
-            }
-        }
-        found
+        let subjects = self.runs.iter().flat_map(|run| &run.subjects);
+        let names = unique(subjects.map(|one| one.name.as_str()));
+        names
+            .into_iter()
+            .filter_map(|name| self.subject(name))
+            .collect()
     }
 
     fn subject(&self, name: &str) -> Option<&Kept> {
-        let mut subjects = self.runs.iter().flat_map(|run| &run.subjects);
+        let mut subjects = self.runs.iter().rev().flat_map(|run| &run.subjects);
         subjects.find(|one| one.name == name)
     }
 

@@ -185,6 +185,8 @@ const LIVE: &[Column] = &[
 ];
 
 const TROUBLED: &[Column] = &[
+    // Until it had started again.
+    ("broker away, s", |at| cell(at.median("down_secs"))),
     ("arrived/s", |at| cell(at.median("per_sec"))),
     ("p50 / p99 / p99.9 ms", |at| at.percentiles("latency")),
     ("ended by itself", |at| cell(at.median("restarts"))),
@@ -192,6 +194,8 @@ const TROUBLED: &[Column] = &[
         at.cpus()
     }),
     ("peak MB", |at| at.spread("peak_mb")),
+    ("WAL bytes per event", |at| at.per_event("wal_bytes")),
+    ("dead rows per event", |at| at.per_event("died_tuples")),
     ("lost / inverted / twice", |at| at.verdict()),
 ];
 
@@ -236,11 +240,7 @@ const PHASES: [(&str, Title, &[Column]); 7] = [
         |_| "SIGKILL of the relay every 5 s, 1,000/s".into(),
         TROUBLED,
     ),
-    (
-        "outage",
-        |_| "The broker stopped for 30 s, 500/s".into(),
-        TROUBLED,
-    ),
+    ("outage", |_| "The broker stopped, 500/s".into(), TROUBLED),
     ("idle", |_| "Nothing to do".into(), IDLE),
     (
         "emit",
