@@ -23,7 +23,7 @@ test: ## all that must pass: starts the services, then fmt, clippy, build and ev
 check: ## formatting and lints only
 	@scripts/test install fmt clippy
 
-build: ## the workspace's programs
+build: ## the workspace's programs and tests
 	@scripts/test install build
 
 release: ## the program to ship, with every store and broker: target/dist/postrider

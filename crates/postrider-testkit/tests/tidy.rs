@@ -156,7 +156,7 @@ fn make_test_runs_every_stage() {
     );
     for command in [
         "cargo clippy --workspace --all-targets --all-features -- -D warnings",
-        "cargo build --workspace",
+        "cargo build --workspace --all-targets --all-features",
         "cargo test --workspace --all-features",
     ] {
         assert!(script.contains(command), "scripts/test lacks {command}");
