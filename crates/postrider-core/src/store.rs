@@ -56,6 +56,13 @@ pub trait Claim: Send {
     /// When the claim lapses by itself. Nothing may be sent after that.
     fn lapses_at(&self) -> Option<Instant>;
 
+    /// Goes on to further records without letting go, if the store has them at hand; asked only where all of `records` are
+    /// published. After `true`, `records` are the further ones, and that the earlier ones are published is written when the
+    /// claim is settled, whatever the fates of the others. Until then a crash sends all of them again.
+    async fn go_on(&mut self) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
     /// Writes one fate per record and lets go: all of them or none.
     async fn settle(self: Box<Self>, fates: &[Fate]) -> Result<Settled, StoreError>;
 }

@@ -1,5 +1,6 @@
 //! How many workers are at work: one while it keeps up alone, all of them while there is more than that.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use postrider_core::Share;
@@ -8,11 +9,46 @@ use tokio::sync::watch;
 /// How long all stay at work after they were last called.
 const CALLED_FOR: Duration = Duration::from_secs(1);
 
-/// A cycle that takes longer holds up the keys of its claim, so they are shared out.
+/// A round that takes longer holds up the keys of its claim, so they are shared out.
 const SLOW: Duration = Duration::from_millis(50);
 
-/// The first cycle has connections to make.
+/// The first round has connections to make.
 const SLOW_AT_FIRST: Duration = Duration::from_secs(1);
+
+/// One cycle of a worker, in rounds: the first claims, later ones go on with the same claim.
+pub(super) struct Stint {
+    began: Instant,
+    goes_on_for: Duration,
+    slow: Duration,
+    round: Mutex<Instant>,
+}
+
+impl Stint {
+    pub(super) fn new(goes_on_for: Duration, is_first: bool) -> Self {
+        let began = Instant::now();
+        Self {
+            began,
+            goes_on_for,
+            slow: if is_first { SLOW_AT_FIRST } else { SLOW },
+            round: Mutex::new(began),
+        }
+    }
+
+    /// Whether there is time for another round.
+    pub(super) fn goes_on(&self) -> bool {
+        self.began.elapsed() < self.goes_on_for
+    }
+
+    /// Begins another round and says how long the last one took.
+    pub(super) fn next_round(&self) -> Duration {
+        let mut round = self.round.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *round, Instant::now()).elapsed()
+    }
+
+    fn slow_at(&self) -> Instant {
+        *self.round.lock().unwrap_or_else(PoisonError::into_inner) + self.slow
+    }
+}
 
 /// The workers of one relay. Two shares that overlap for a moment do no harm: what one worker holds, another does not get.
 pub(super) struct Crew {
@@ -48,14 +84,18 @@ impl Crew {
         }
     }
 
-    /// Runs a cycle, and calls all workers for as long as it is slow.
-    pub(super) async fn watch<T>(&self, cycle: impl Future<Output = T>, is_first: bool) -> T {
-        let slow = if is_first { SLOW_AT_FIRST } else { SLOW };
+    /// Runs a cycle, and calls all workers for as long as a round of it is slow.
+    pub(super) async fn watch<T>(&self, cycle: impl Future<Output = T>, stint: &Stint) -> T {
         tokio::pin!(cycle);
+        let mut at = stint.slow_at();
         loop {
-            match tokio::time::timeout(slow, &mut cycle).await {
+            match tokio::time::timeout_at(at.into(), &mut cycle).await {
                 Ok(done) => return done,
-                Err(_) => self.call(),
+                Err(_) if stint.slow_at() > at => at = stint.slow_at(),
+                Err(_) => {
+                    self.call();
+                    at += stint.slow;
+                }
             }
         }
     }
@@ -84,15 +124,31 @@ mod tests {
     #[tokio::test]
     async fn a_slow_cycle_calls_the_others_while_it_lasts() {
         let crew = Crew::new(2);
-        crew.watch(std::future::ready(()), true).await;
+        let stint = Stint::new(Duration::ZERO, true);
+        crew.watch(std::future::ready(()), &stint).await;
         assert_eq!(crew.share(0).await, Share::ALL);
         let called = async {
             let share = crew.share(1).await;
             assert_eq!(share, Share { index: 1, of: 2 });
         };
+        let stint = Stint::new(Duration::ZERO, false);
         tokio::select! {
-            () = crew.watch(std::future::pending(), false) => {}
+            () = crew.watch(std::future::pending(), &stint) => {}
             () = called => {}
         }
+    }
+
+    #[tokio::test]
+    async fn rounds_that_are_quick_call_nobody_however_long_they_go_on() {
+        let crew = Crew::new(2);
+        let stint = Stint::new(SLOW_AT_FIRST * 3 / 2, true);
+        let rounds = async {
+            while stint.goes_on() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                stint.next_round();
+            }
+        };
+        crew.watch(rounds, &stint).await;
+        assert_eq!(crew.share(0).await, Share::ALL);
     }
 }

@@ -11,6 +11,7 @@ use postrider_core::{
 use tokio_util::sync::CancellationToken;
 
 use super::Shared;
+use super::crew::Stint;
 use super::spans::{Origin, Spans};
 use crate::failpoints;
 
@@ -21,7 +22,7 @@ const LAPSE_MARGIN: Duration = Duration::from_secs(2);
 const CLAIM_GRACE: Duration = Duration::from_secs(1);
 
 /// What one cycle came to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Progress {
     /// Records that were claimed.
     pub(super) records: usize,
@@ -38,52 +39,60 @@ pub(super) struct Progress {
 }
 
 impl Shared {
-    /// Claims, publishes and settles one batch; `None` where there was nothing to claim.
+    /// Claims, publishes and settles; `None` where there was nothing to claim. A claim that can go on does, while the stint
+    /// lasts: to settle and to claim anew takes time in which nothing is sent.
     pub(super) async fn cycle(
         &self,
         want: Want,
+        stint: &Stint,
         shutdown: &CancellationToken,
     ) -> Result<Option<Progress>, StoreError> {
-        let started = Instant::now();
         let claimed = tokio::select! {
             claimed = self.answered("claim records", self.store.claim(want)) => claimed?,
             () = overdue(shutdown) => None,
         };
-        let Some(claim) = claimed else {
+        let Some(mut claim) = claimed else {
             return Ok(None);
         };
         let _lanes = self.metrics.hold_lanes(claim.lanes());
         failpoints::reach(failpoints::CLAIMED);
-        let outcomes = self
-            .publish(claim.records(), self.deadline(claim.lapses_at()))
-            .await;
-        failpoints::reach(failpoints::PUBLISHED);
-        let fates = fates(
-            claim.records(),
-            &outcomes,
-            self.config.ordering,
-            &self.config.retry,
-        );
-        let calls = claim.is_better_shared() && claim.records().len() >= want.limit as usize;
-        let progress = Progress {
-            calls,
-            ..Progress::of(claim.records(), &outcomes, &fates)
-        };
-        self.journal.write(&self.name, claim.records(), &fates);
-        let settled = self
-            .answered("settle a claim", claim.settle(&fates))
-            .await?;
-        failpoints::reach(failpoints::SETTLED);
-        self.metrics
-            .settled(&fates, settled.lapsed, started.elapsed());
-        if settled.lapsed > 0 {
+        let mut progress = Progress::default();
+        loop {
+            let records = claim.records();
+            let outcomes = self
+                .publish(records, self.deadline(claim.lapses_at()))
+                .await;
+            failpoints::reach(failpoints::PUBLISHED);
+            let (ordering, retry) = (self.config.ordering, &self.config.retry);
+            let fates = fates(records, &outcomes, ordering, retry);
+            progress.add(records, &outcomes, &fates);
+            progress.calls = claim.is_better_shared() && records.len() >= want.limit as usize;
+            self.journal.write(&self.name, records, &fates);
+            let all_published = fates.iter().all(|fate| matches!(fate, Fate::Published));
+            let goes_on = all_published && stint.goes_on() && !shutdown.is_cancelled();
+            if goes_on && self.answered("go on", claim.go_on()).await? {
+                self.metrics.settled(&fates, 0, stint.next_round());
+                continue;
+            }
+            let settled = self
+                .answered("settle a claim", claim.settle(&fates))
+                .await?;
+            failpoints::reach(failpoints::SETTLED);
+            self.metrics
+                .settled(&fates, settled.lapsed, stint.next_round());
+            self.tell_lapsed(settled.lapsed);
+            return Ok(Some(progress));
+        }
+    }
+
+    fn tell_lapsed(&self, records: u64) {
+        if records > 0 {
             tracing::warn!(
                 outbox = self.name,
-                records = settled.lapsed,
+                records,
                 "claim lapsed before its fates were written; these records may be sent twice"
             );
         }
-        Ok(Some(progress))
     }
 
     /// What the store says, if it says it in time. Letting go of a claim that gives no answer closes its connection.
@@ -183,24 +192,15 @@ async fn overdue(shutdown: &CancellationToken) {
 }
 
 impl Progress {
-    fn of(records: &[Record], outcomes: &[Outcome], fates: &[Fate]) -> Self {
-        let outage = outcomes.iter().find_map(|outcome| match &outcome.failure {
+    fn add(&mut self, records: &[Record], outcomes: &[Outcome], fates: &[Fate]) {
+        let count = |is: fn(&Fate) -> bool| fates.iter().filter(|fate| is(fate)).count();
+        self.records += records.len();
+        self.bytes += records.iter().map(Record::size).sum::<usize>();
+        self.published += count(|fate| matches!(fate, Fate::Published));
+        self.moved += count(|fate| !matches!(fate, Fate::Released));
+        self.outage = outcomes.iter().find_map(|outcome| match &outcome.failure {
             Some((Failure::Outage, reason)) => Some(reason.clone()),
             _ => None,
         });
-        Self {
-            records: records.len(),
-            bytes: records.iter().map(Record::size).sum(),
-            published: fates
-                .iter()
-                .filter(|fate| matches!(fate, Fate::Published))
-                .count(),
-            moved: fates
-                .iter()
-                .filter(|fate| !matches!(fate, Fate::Released))
-                .count(),
-            calls: false,
-            outage,
-        }
     }
 }

@@ -49,6 +49,8 @@ pub(crate) struct Appetite {
     max: u32,
     bytes_max: usize,
     next: u32,
+    /// As many as would fit, as far as is known.
+    fitting: u32,
 }
 
 /// Records of the first claim. Growth is fourfold a claim, so a large batch is reached in three.
@@ -65,6 +67,7 @@ impl Appetite {
             max,
             bytes_max,
             next: max.min(FIRST),
+            fitting: u32::MAX,
         }
     }
 
@@ -77,11 +80,19 @@ impl Appetite {
         self.next
     }
 
+    /// Whether claims are smaller than they may be, because little is known of the records yet.
+    pub(super) fn is_growing(&self) -> bool {
+        self.next < self.fitting.min(self.max)
+    }
+
     /// Learns from a claim of `records` records with `bytes` in all.
     pub(crate) fn learn(&mut self, records: usize, bytes: usize) {
         let average = (bytes / records.max(1)).max(1);
-        let fitting = u32::try_from(self.bytes_max / average).unwrap_or(u32::MAX);
-        self.next = fitting.min(self.next.saturating_mul(4)).clamp(1, self.max);
+        self.fitting = u32::try_from(self.bytes_max / average)
+            .unwrap_or(u32::MAX)
+            .max(1);
+        let grown = self.next.saturating_mul(4);
+        self.next = grown.min(self.fitting).clamp(1, self.max);
     }
 }
 

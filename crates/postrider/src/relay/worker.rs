@@ -9,11 +9,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::Shared;
 use super::breaker::Pass;
+use super::crew::Stint;
 use super::cycle::Progress;
 use super::pace::{Appetite, Pace};
 
 /// Records in the claim that finds out whether the broker is back.
 const TRY_RECORDS: u32 = 10;
+
+/// How long a claim goes on without being settled. What it has published until then is sent again after a crash.
+const GOES_ON_FOR: Duration = Duration::from_millis(50);
 
 /// Runs until `shutdown` is cancelled; a cycle that has begun is finished.
 pub(super) async fn run(shared: Arc<Shared>, index: u32, shutdown: CancellationToken) {
@@ -42,17 +46,15 @@ pub(super) async fn run(shared: Arc<Shared>, index: u32, shutdown: CancellationT
         if pass == Pass::Try && !shared.broker_answers(pass).await {
             continue;
         }
-        let limit = if pass == Pass::Try {
-            TRY_RECORDS
-        } else {
-            appetite.next()
+        let (limit, goes_on_for) = match pass {
+            Pass::Try => (TRY_RECORDS, Duration::ZERO),
+            // What grows is claimed anew each time.
+            _ if appetite.is_growing() => (appetite.next(), Duration::ZERO),
+            _ => (appetite.next(), GOES_ON_FOR),
         };
-        let cycle = shared.cycle(Want { limit, share }, &shutdown);
-        let wait = match shared
-            .crew
-            .watch(cycle, std::mem::take(&mut is_first))
-            .await
-        {
+        let stint = Stint::new(goes_on_for, std::mem::take(&mut is_first));
+        let cycle = shared.cycle(Want { limit, share }, &stint, &shutdown);
+        let wait = match shared.crew.watch(cycle, &stint).await {
             Ok(progress) => {
                 database_errors = 0;
                 shared.health.database_up();

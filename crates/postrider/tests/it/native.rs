@@ -397,3 +397,23 @@ async fn a_dead_letter_is_resent_or_purged_by_an_operator_and_by_nobody_else() {
     assert_eq!(store.resend(&id("resent"), &me).await.unwrap(), 0);
     assert_eq!(store.discard(&id("resent"), &me).await.unwrap(), 0);
 }
+
+/// While there is a backlog, a claim goes on to what was read meanwhile; it is settled many times less often than it publishes.
+#[tokio::test]
+async fn a_backlog_is_settled_in_fewer_steps_than_it_is_published() {
+    const CLAIMS: i64 = 300;
+    let world = world().await;
+    let events = (0..CLAIMS * 10).map(|number| world.numbered_sample("k", number));
+    world.emit(events).await;
+    let saved = || world.number("SELECT max(version) FROM postrider_outbox_stream");
+    let before = saved().await;
+    let broker = MemoryBroker::default();
+    let relay = world.relay(broker.clone());
+    let relay = relay.config(|config| config.batch = 10).start();
+    world.until_drained().await;
+    relay.stop().await;
+    let numbers = world.sample_numbers(&broker, "k");
+    assert_eq!(numbers, (0..CLAIMS * 10).collect::<Vec<_>>());
+    let saves = saved().await - before;
+    assert!(saves < CLAIMS / 2, "{saves} saves");
+}

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::gather::Part;
+use super::gather::{Gathered, Part, gather};
 use super::open::Opened;
 use super::read::{Chunk, Reading};
 use super::settlement::{Advance, Reached};
@@ -32,6 +32,21 @@ pub(super) struct Ahead {
     team: Team,
     after: i64,
     chunk: Chunk,
+}
+
+impl Ahead {
+    pub(super) fn is_empty(&self) -> bool {
+        self.chunk.records.is_empty()
+    }
+
+    /// For a claim that has published all that comes before.
+    pub(super) fn gather(self, limit: u32) -> Gathered {
+        let mut gathered = gather(vec![(self.team, self.chunk)], Vec::new(), &[], limit);
+        for part in &mut gathered.parts {
+            part.done = Some(self.after);
+        }
+        gathered
+    }
 }
 
 /// At most one chunk per team, by its first group.
@@ -67,12 +82,14 @@ impl Shelf {
 
 /// A claim's transaction, which may be reading ahead.
 pub(super) enum Session {
-    Resting(Opened),
+    Resting(Opened, Vec<Ahead>),
     Reading {
         reading: AbortOnDropHandle<Result<(Opened, Vec<Ahead>), StoreError>>,
         /// Sent to when the transaction is wanted back.
         recall: oneshot::Sender<()>,
     },
+    /// Its transaction is gone.
+    Lost,
 }
 
 impl Session {
@@ -91,7 +108,7 @@ impl Session {
             .filter_map(|part| Some((part.team.clone(), part.entries.last()?.position)))
             .collect();
         if ends.is_empty() && !opened.has_read() {
-            return Self::Resting(opened);
+            return Self::Resting(opened, Vec::new());
         }
         // The teams of a claim share its limit.
         let sharing = u32::try_from(ends.len()).unwrap_or(1).max(1);
@@ -113,20 +130,29 @@ impl Session {
     /// The transaction, when it is done reading, and what it has read.
     pub(super) async fn end(self) -> Result<(Opened, Vec<Ahead>), StoreError> {
         let reading = match self {
-            Self::Resting(opened) => return Ok((opened, Vec::new())),
+            Self::Resting(opened, ahead) => return Ok((opened, ahead)),
+            Self::Lost => return Err(lost("its transaction is gone".into())),
             Self::Reading { reading, recall } => {
                 // Nobody listens any more where it has ended, or has something to read.
                 recall.send(()).unwrap_or(());
                 reading
             }
         };
-        reading.await.unwrap_or_else(|error| {
-            Err(StoreError::Refused {
-                action: "read ahead",
-                reason: error.to_string(),
-                source: None,
-            })
-        })
+        let read = reading.await;
+        read.unwrap_or_else(|error| Err(lost(error.to_string())))
+    }
+
+    /// The same, of a claim that may go on with it.
+    pub(super) async fn pause(&mut self) -> Result<(Opened, Vec<Ahead>), StoreError> {
+        std::mem::replace(self, Self::Lost).end().await
+    }
+}
+
+fn lost(reason: String) -> StoreError {
+    StoreError::Refused {
+        action: "read ahead",
+        reason,
+        source: None,
     }
 }
 

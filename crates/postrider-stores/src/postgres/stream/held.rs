@@ -8,7 +8,7 @@ use postrider_core::{Claim, Fate, Record, Settled, StoreError};
 
 use super::Stream;
 use super::ahead::Session;
-use super::gather::Gathered;
+use super::gather::{Gathered, Part};
 use super::open::Opened;
 use super::settlement::{Advance, Reached, Settlement, Trouble};
 use crate::postgres::Inner;
@@ -24,6 +24,8 @@ pub(super) struct Held {
     pub(super) ready: Arc<Ready>,
     pub(super) session: Session,
     pub(super) gathered: Gathered,
+    /// Records that it may take at a time.
+    pub(super) limit: u32,
     pub(super) lapses_at: Instant,
     /// Whether other relays are at work too.
     pub(super) in_company: bool,
@@ -51,6 +53,28 @@ impl Claim for Held {
         Some(self.lapses_at)
     }
 
+    async fn go_on(&mut self) -> Result<bool, StoreError> {
+        // Several teams have several places to be saved.
+        let [Part { more: true, .. }] = &self.gathered.parts[..] else {
+            return Ok(false);
+        };
+        // They wait for a moment at which the groups are free.
+        if self.in_company {
+            return Ok(false);
+        }
+        let (opened, mut ahead) = self.session.pause().await?;
+        // Records that are kept aside are looked for where a claim begins.
+        let next = ahead.pop_if(|next| !next.is_empty() && !opened.troubled);
+        let Some(next) = next else {
+            self.session = Session::Resting(opened, ahead);
+            return Ok(false);
+        };
+        self.gathered = next.gather(self.limit);
+        let parts = &self.gathered.parts;
+        self.session = Session::start(&self.inner, &self.ready, opened, parts, self.limit);
+        Ok(true)
+    }
+
     async fn settle(self: Box<Self>, fates: &[Fate]) -> Result<Settled, StoreError> {
         let inner = Arc::clone(&self.inner);
         // A migration may have run while the records were published.
@@ -70,7 +94,7 @@ impl Held {
         }
         let (opened, ahead) = self.session.end().await?;
         let all_released = fates.iter().all(|fate| matches!(fate, Fate::Released));
-        if all_released {
+        if all_released && !self.gathered.has_gone_on() {
             let failed = store_error("settle a claim", &self.inner.name());
             opened.tx.rollback().await.map_err(failed)?;
             return Ok(Settled::default());

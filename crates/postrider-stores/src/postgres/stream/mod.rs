@@ -180,6 +180,7 @@ async fn round(inner: &Arc<Inner>, ready: &Arc<Ready>, want: Want) -> Result<Rou
             ready: ready.clone(),
             session: Session::start(inner, ready, opened, &gathered.parts, want.limit),
             gathered,
+            limit: want.limit,
             lapses_at: started + inner.options.hold_max,
         })));
     }

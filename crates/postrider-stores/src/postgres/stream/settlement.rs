@@ -110,7 +110,7 @@ impl<'a> Settlement<'a> {
         let end = match (tail_released, last_settled) {
             (false, _) => entries.len(),
             (true, Some(last)) => last + 1,
-            (true, None) => return None,
+            (true, None) => 0,
         };
         for entry in &entries[..end] {
             match fate(entry.given) {
@@ -124,8 +124,8 @@ impl<'a> Settlement<'a> {
                 team.upto.map_or(Reached::End, Reached::Position)
             }
             Some(last) => Reached::Position(last.position),
-            // Records of others came first, or the team waits for them.
-            None => return None,
+            // All were let go, records of others came first, or the team waits for them.
+            None => Reached::Position(part.done?),
         };
         let stale = drawn.saturating_sub(progress.from_low) > SLACK;
         if entries.is_empty() && progress.fresh && !stale {

@@ -138,3 +138,99 @@ async fn a_claim_is_settled_though_nothing_can_be_read_ahead() {
     let rest: Vec<i64> = drain(&store).await.iter().map(|(_, n)| *n).collect();
     assert_eq!(rest, (4..20).collect::<Vec<_>>());
 }
+
+fn held(claim: &dyn Claim) -> Vec<i64> {
+    let seen: Vec<_> = claim.records().iter().map(seen).collect();
+    numbers(&seen)
+}
+
+/// A claim of the first four, which are published, that has gone on to the next four.
+async fn gone_on(store: &PostgresStore) -> Box<dyn Claim> {
+    let (mut claim, first) = claim(store).await;
+    assert_eq!(first, [0, 1, 2, 3]);
+    assert!(claim.go_on().await.unwrap());
+    assert_eq!(held(&*claim), [4, 5, 6, 7]);
+    claim
+}
+
+#[tokio::test]
+async fn a_claim_goes_on_to_the_end_and_is_settled_once() {
+    let world = filled(11).await;
+    let store = world.store();
+    let before = versions(&world).await;
+    let mut claim = gone_on(&store).await;
+    assert!(
+        world.store().claim(FEW).await.unwrap().is_none(),
+        "it is held"
+    );
+    assert!(claim.go_on().await.unwrap());
+    assert_eq!(held(&*claim), [8, 9, 10]);
+    assert!(!claim.go_on().await.unwrap(), "there is no more");
+    claim.settle(&vec![Fate::Published; 3]).await.unwrap();
+    assert_eq!(versions(&world).await, before + 1);
+    assert!(drain(&store).await.is_empty());
+}
+
+/// How often progress was saved.
+async fn versions(world: &World) -> i64 {
+    let sql = "SELECT sum(version)::bigint FROM postrider_outbox_stream";
+    let pool = &world.database.pool;
+    sqlx::query_scalar(sql).fetch_one(pool).await.unwrap()
+}
+
+/// The broker has gone after the first ones were published: these are not sent again.
+#[tokio::test]
+async fn what_was_published_is_saved_though_the_rest_is_let_go() {
+    let world = filled(12).await;
+    let store = world.store();
+    let claim = gone_on(&store).await;
+    claim.settle(&vec![Fate::Released; 4]).await.unwrap();
+    let rest: Vec<i64> = drain(&store).await.iter().map(|(_, n)| *n).collect();
+    assert_eq!(rest, (4..12).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_record_that_fails_after_a_claim_has_gone_on_is_kept_aside() {
+    let world = filled(12).await;
+    let store = world.store();
+    let claim = gone_on(&store).await;
+    let dead = Fate::Dead {
+        attempts: 1,
+        error: "refused".into(),
+    };
+    // Number 4 is of k1, and so are 7 and 10.
+    let fates = [dead, Fate::Published, Fate::Published, Fate::Released];
+    claim.settle(&fates).await.unwrap();
+    let (mut next, numbers) = self::claim(&store).await;
+    assert_eq!(numbers, [8, 9]);
+    assert!(!next.go_on().await.unwrap(), "records are kept aside");
+    next.settle(&vec![Fate::Published; 2]).await.unwrap();
+    let rest: Vec<i64> = drain(&store).await.iter().map(|(_, n)| *n).collect();
+    assert_eq!(rest, [11]);
+}
+
+/// What was published and not saved is sent again, from the first on.
+#[tokio::test]
+async fn a_claim_that_is_lost_after_it_has_gone_on_comes_again_whole() {
+    let world = filled(8).await;
+    let store = world.store();
+    drop(gone_on(&store).await);
+    let again = eventually("the group is free", async || {
+        let claim = store.claim(FEW).await.unwrap();
+        claim.ok_or("held")
+    })
+    .await;
+    assert_eq!(held(&*again), [0, 1, 2, 3]);
+}
+
+/// Others get their turn.
+#[tokio::test]
+async fn a_claim_does_not_go_on_where_others_are_at_work() {
+    let world = filled(20).await;
+    let (first, second) = (world.store(), world.store());
+    publish(&first).await;
+    publish(&second).await;
+    let (mut claim, numbers) = claim(&first).await;
+    assert_eq!(numbers, [8, 9, 10, 11]);
+    assert!(!claim.go_on().await.unwrap());
+}
