@@ -1,6 +1,7 @@
 //! Postrider's own outbox: append-only, read as a stream. What its table has in common with others is tested beside them; here are the
 //! acceptance scripts that speak of a row's columns, on a table that has no column for its state.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use postrider::brokers::kafka::{KafkaConfig, KafkaPublisher};
@@ -416,4 +417,39 @@ async fn a_backlog_is_settled_in_fewer_steps_than_it_is_published() {
     assert_eq!(numbers, (0..CLAIMS * 10).collect::<Vec<_>>());
     let saves = saved().await - before;
     assert!(saves < CLAIMS / 2, "{saves} saves");
+}
+
+/// A relay that is alone on a backlog is cut short again and again, wherever its claims are: what comes twice does so in order, and nothing
+/// is overtaken.
+#[tokio::test]
+async fn a_claim_that_goes_on_may_be_cut_short_anywhere() {
+    const RECORDS: i64 = 4000;
+    let world = world().await;
+    world
+        .emit((0..RECORDS).map(|number| world.numbered_sample("k", number)))
+        .await;
+    let broker = MemoryBroker::default();
+    let start = || {
+        let relay = world.relay(broker.clone());
+        relay.config(|config| config.batch = 10).start()
+    };
+    for cut in 1..=8 {
+        let relay = start();
+        eventually("some are published", async || {
+            let published = world.sample_numbers(&broker, "k");
+            let furthest = published.into_iter().max();
+            (furthest >= Some(cut * RECORDS / 10))
+                .then_some(())
+                .ok_or(furthest)
+        })
+        .await;
+        relay.abort().await;
+    }
+    let relay = start();
+    world.until_drained().await;
+    relay.stop().await;
+    let mut first_seen = world.sample_numbers(&broker, "k");
+    let mut seen = HashSet::new();
+    first_seen.retain(|number| seen.insert(*number));
+    assert_eq!(first_seen, (0..RECORDS).collect::<Vec<_>>());
 }
