@@ -43,7 +43,7 @@ impl Ahead {
     pub(super) fn gather(self, limit: u32) -> Gathered {
         let mut gathered = gather(vec![(self.team, self.chunk)], Vec::new(), &[], limit);
         for part in &mut gathered.parts {
-            part.done = Some(self.after);
+            part.published_upto = Some(self.after);
         }
         gathered
     }

@@ -20,7 +20,7 @@ pub(super) struct Gathered {
 impl Gathered {
     /// Whether the claim has published others before these.
     pub(super) fn has_gone_on(&self) -> bool {
-        self.parts.iter().any(|part| part.done.is_some())
+        self.parts.iter().any(|part| part.published_upto.is_some())
     }
 }
 
@@ -28,8 +28,8 @@ impl Gathered {
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) team: Team,
-    /// Up to this position its records are published, by the same claim.
-    pub(super) done: Option<i64>,
+    /// Where the claim has gone on from.
+    pub(super) published_upto: Option<i64>,
     /// In order of position, without gaps.
     pub(super) entries: Vec<Entry>,
     /// Whether the team may have more after them.
@@ -58,7 +58,7 @@ pub(super) fn gather(
         all.extend(chunk.records.into_iter().map(|record| (Some(part), record)));
         gathered.parts.push(Part {
             team,
-            done: None,
+            published_upto: None,
             entries: Vec::new(),
             more: chunk.more,
         });

@@ -125,7 +125,7 @@ impl<'a> Settlement<'a> {
             }
             Some(last) => Reached::Position(last.position),
             // All were let go, records of others came first, or the team waits for them.
-            None => Reached::Position(part.done?),
+            None => Reached::Position(part.published_upto?),
         };
         let stale = drawn.saturating_sub(progress.from_low) > SLACK;
         if entries.is_empty() && progress.fresh && !stale {

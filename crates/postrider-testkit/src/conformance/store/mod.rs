@@ -134,6 +134,7 @@ macro_rules! store_conformance {
         a_claimed_record_is_invisible_to_a_second_relay
         a_published_record_is_never_claimed_again
         a_released_record_is_as_if_it_had_never_been_claimed
+        what_a_claim_went_on_from_is_published_whatever_becomes_of_the_rest
         a_failed_record_waits_for_its_time
         attempts_add_up_over_claims
         every_fate_of_a_claim_is_written

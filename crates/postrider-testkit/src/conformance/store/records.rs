@@ -69,6 +69,30 @@ pub async fn a_released_record_is_as_if_it_had_never_been_claimed(world: &dyn St
     assert_eq!(again.records()[0].attempts, 0);
 }
 
+/// A store that never goes on is as right as one that does.
+pub async fn what_a_claim_went_on_from_is_published_whatever_becomes_of_the_rest(
+    world: &dyn StoreWorld,
+) {
+    let inserted = insert_all(world, &["a", "b", "c", "a", "b", "c", "a", "b", "c"]).await;
+    let store = world.relay(Settings::default());
+    let mut held = claim_now(&*store, 3).await;
+    let mut published = Vec::new();
+    for _ in 0..2 {
+        let before = ids(&*held);
+        if held.go_on().await.unwrap() {
+            published.extend(before);
+        }
+    }
+    settle(held, |_| Fate::Released).await;
+    while published.len() < inserted.len() {
+        let next = claim_soon(&*store, 3).await;
+        published.extend(ids(&*next));
+        settle(next, |_| Fate::Published).await;
+    }
+    assert_eq!(published, inserted);
+    assert!(claim(&*store, 3).await.is_none());
+}
+
 pub async fn a_failed_record_waits_for_its_time(world: &dyn StoreWorld) {
     let inserted = insert_all(world, &["a"]).await;
     let store = world.relay(Settings::default());
