@@ -1,11 +1,11 @@
 # PackFinderz (examples/packfinderz): all its programs, of which outbox-publisher runs unless another is named.
-#   docker build -t packfinderz . && docker run --env-file packfinderz.env packfinderz [bin/api|bin/compliance-consumer|bin/migrate up]
+#   docker build -t packfinderz . && docker run --env-file packfinderz.env packfinderz [bin/api|bin/compliance-consumer|bin/outbox-cleanup|bin/migrate up]
 FROM rust:1.95-slim-bookworm AS build
 RUN apt-get update && apt-get install -y --no-install-recommends build-essential cmake
 WORKDIR /source
 COPY . .
 RUN cargo build --release --locked -p example-packfinderz --bins && \
-    cd target/release && install -D -t /programs api compliance-consumer migrate outbox-publisher
+    cd target/release && install -D -t /programs api check-processed compliance-consumer migrate outbox-cleanup outbox-publisher
 
 FROM debian:bookworm-slim
 RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates && rm -rf /var/lib/apt/lists/* && \

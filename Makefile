@@ -44,7 +44,7 @@ clean-services: ## stop the services
 
 bench: ## our relays on servers of their own, minutes; make bench ARGS="--phases drain --rounds 5" passes options on
 	@$(bench_programs)
-	@target/release/postrider-bench run --rounds 3 --records 200000 --secs 10 --held-secs 20 --kill-secs 15 --outage-secs 15 --idle-secs 15 $(ARGS)
+	@target/release/postrider-bench run --rounds 3 --records 200000 --secs 10 --held-secs 20 --held-clean-secs 10 --kill-secs 15 --outage-secs 15 --idle-secs 15 --stuck-secs 15 $(ARGS)
 
 bench-peers: ## ours beside Debezium, Watermill and oxide-outbox, hours; takes ARGS too
 	@$(bench_programs)

@@ -58,6 +58,12 @@ func restRoutes(fake *pstest.GServer) http.Handler {
 		return &pb.DeleteSubscriptionRequest{Subscription: resourceName(r)}, nil
 	}))
 
+	mux.Handle("POST "+apiPrefix+"projects/{project}/schemas", transcode(fake.CreateSchema, func(r *http.Request) (*pb.CreateSchemaRequest, error) {
+		schema := &pb.Schema{}
+		err := readBody(r, schema)
+		return &pb.CreateSchemaRequest{Parent: projectName(r), SchemaId: r.URL.Query().Get("schemaId"), Schema: schema}, err
+	}))
+
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		replyError(w, status.Errorf(codes.Unimplemented, "no REST call %s %s in this server", r.Method, r.URL.Path))
 	})

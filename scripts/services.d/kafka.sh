@@ -35,6 +35,15 @@ kafka_exec() { # DIR PORT
     echo "controller.quorum.bootstrap.servers=127.0.0.1:$(($2 + 1))"
     echo "log.dirs=$1/data"
     echo "broker.session.timeout.ms=$session_ms"
+    # For tests of which a part of the broker fails: a directory that can be lost, and topics that can be forbidden.
+    if [ -n "${POSTRIDER_KAFKA_PARTS-}" ]; then
+      echo "log.dirs=$1/data,$1/data2"
+      echo "metadata.log.dir=$1/data"
+      echo 'authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer'
+      echo 'allow.everyone.if.no.acl.found=true'
+      echo 'replica.high.watermark.checkpoint.interval.ms=200'
+      echo 'auto.create.topics.enable=false'
+    fi
   } >server.properties
   if [ ! -f data/meta.properties ]; then
     "${java[@]}" "${jvm[@]}" kafka.tools.StorageTool format --standalone -t "$kafka_cluster_id" -c server.properties >&2

@@ -12,6 +12,7 @@ missing_packages() {
   has_library zlib || echo zlib1g-dev
   { postgres_installed && has psql; } || echo postgresql
   redis_installed || echo redis-server
+  pgbouncer_installed || echo pgbouncer
   has java || echo default-jre-headless
   has mvn || echo maven
   has chromium || echo chromium

@@ -21,7 +21,7 @@ pubsub_install() {
 
 pubsub_exec() { # DIR PORT
   cd "$1"
-  exec "$pubsub_program" -addr "127.0.0.1:$2"
+  exec "$pubsub_program" -addr "127.0.0.1:$2" ${PUBSUB_REFUSES_PUBLISH:+-refuse-publish}
 }
 
 pubsub_answers() { # PORT

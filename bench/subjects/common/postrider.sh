@@ -24,6 +24,7 @@ broker = "main"
 topic = "$BENCH_TOPIC"
 ordering = "key"
 envelope = "none"
+order_is_drawn = true
 ${2:+batch = $2}
 ${3:-}
 TOML

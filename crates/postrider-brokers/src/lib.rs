@@ -7,6 +7,8 @@ mod held;
 #[cfg(feature = "kafka")]
 pub mod kafka;
 pub mod memory;
+#[cfg(any(feature = "kafka", feature = "pubsub"))]
+mod parts;
 #[cfg(feature = "pubsub")]
 pub mod pubsub;
 mod queue;

@@ -96,6 +96,7 @@ fn options(outbox: &Outbox) -> Options {
         on_dead: outbox.on_dead,
         lease: outbox.lease,
         hold_max: outbox.lease,
+        order_is_drawn: outbox.order_is_drawn,
     }
 }
 
@@ -226,7 +227,10 @@ pub(crate) fn relay(
     let publisher = publisher.with_context(|| format!("broker {} was not made", outbox.broker))?;
     let mut relay = Relay::builder(store, publisher, router(outbox))
         .name(&outbox.name)
-        .config(relay_config(outbox))
+        .config(relay::Config {
+            message_bytes_max: message_bytes_max(config, outbox),
+            ..relay_config(outbox)
+        })
         .metrics(metrics);
     if let Some(broker) = config.brokers.get(&outbox.broker) {
         relay = relay.broker(messaging_system(broker));
@@ -269,6 +273,12 @@ pub(crate) fn payload_bytes_max(broker: &Broker) -> u64 {
     }
 }
 
+/// The same of an outbox's broker: what is larger is dead before a message is made of it.
+fn message_bytes_max(config: &Config, outbox: &Outbox) -> Option<usize> {
+    let bytes = config.brokers.get(&outbox.broker).map(payload_bytes_max)?;
+    usize::try_from(bytes).ok()
+}
+
 /// As OpenTelemetry names them, for spans.
 fn messaging_system(broker: &Broker) -> &'static str {
     match broker.options {
@@ -296,6 +306,7 @@ fn hints(wake: Wake) -> Arc<Notify> {
 pub(crate) fn relay_config(outbox: &Outbox) -> relay::Config {
     relay::Config {
         batch: outbox.batch,
+        batch_bytes: outbox.batch_bytes as usize,
         claims: outbox.claims,
         poll_min: outbox.poll_min,
         poll_max: outbox.poll_max,

@@ -67,8 +67,11 @@ pub trait Publisher: Send + Sync {
     ///   that after the failure of an `ordered` message the later ones of its topic and key must not
     ///   be accepted by the broker: they are [`PublishError::Untried`] (or whatever failed them).
     /// * It returns within `deadline` and a second or two. What is not acknowledged by then is
-    ///   [`PublishError::Unavailable`], and the publisher has made sure that no such message is
+    ///   [`PublishError::Unavailable`] or, where the rest of the broker works,
+    ///   [`PublishError::PartUnavailable`], and the publisher has made sure that no such message is
     ///   sent later on its own (it may arrive if it was on the wire already).
+    /// * A part of the broker that takes no writes does not keep every call until its deadline: once it is
+    ///   known, its messages fail at once until it is due to be tried again.
     /// * Calls may run concurrently. Order is kept within a call; callers keep one key in one call
     ///   at a time.
     async fn publish(&self, batch: &[Message], deadline: Duration)
@@ -89,10 +92,18 @@ pub enum PublishError {
         #[source]
         source: Option<BoxError>,
     },
+    /// One topic or partition takes no writes, while the broker answers and may take others'. Publishers make
+    /// `retry_after` grow while that lasts.
+    #[error("{part} takes no writes: {reason}")]
+    PartUnavailable {
+        /// What it is, in words: `topic orders`, `partition 3 of topic orders`.
+        part: String,
+        reason: String,
+        /// When it makes sense to ask again.
+        retry_after: Duration,
+    },
     #[error("not tried: an earlier message of the same key or batch failed")]
     Untried,
-    #[error("topic {topic} does not exist")]
-    UnknownTopic { topic: Topic },
     #[error("message of {size} bytes is over the broker's limit{}", limit.map(|l| format!(" of {l}")).unwrap_or_default())]
     TooLarge { size: usize, limit: Option<usize> },
     #[error("broker refuses the message: {reason}")]
@@ -114,8 +125,11 @@ impl PublishError {
     pub fn failure(&self) -> Failure {
         match self {
             Self::Unavailable { .. } => Failure::Outage,
+            Self::PartUnavailable { retry_after, .. } => Failure::PartOutage {
+                retry_after: *retry_after,
+            },
             Self::Untried => Failure::Untried,
-            Self::UnknownTopic { .. } | Self::Failed { .. } => Failure::Transient,
+            Self::Failed { .. } => Failure::Transient,
             Self::TooLarge { .. } | Self::Refused { .. } => Failure::Permanent,
         }
     }

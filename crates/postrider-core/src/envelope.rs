@@ -113,29 +113,52 @@ pub fn at_publish(
             data(kind, record, payload)?;
             return Ok(payload.clone());
         }
-        EnvelopeKind::Polyshop => serde_json::to_vec(&Polyshop {
-            event_id: record.event_id.as_str(),
-            timestamp: record.created_at.to_string(),
-            event_type: record.event_type.as_deref(),
-            version: record.version.unwrap_or(1),
-            source,
-            data: json(payload)?,
-            metadata: metadata(record)?,
-        }),
-        EnvelopeKind::Cloudevents => serde_json::to_vec(&CloudEvent {
-            specversion: "1.0",
-            id: record.event_id.as_str(),
-            // Both are required by the specification, so something must stand there.
-            source: source.unwrap_or("postrider"),
-            r#type: record.event_type.as_deref().unwrap_or("event"),
-            time: record.created_at.to_string(),
-            subject: record.aggregate_id.as_deref(),
-            traceparent: record.traceparent(),
-            datacontenttype: "application/json",
-            data: Some(json(payload)?),
-        }),
+        EnvelopeKind::Polyshop => written(
+            record,
+            &Polyshop {
+                event_id: record.event_id.as_str(),
+                timestamp: record.created_at.to_string(),
+                event_type: record.event_type.as_deref(),
+                version: record.version.unwrap_or(1),
+                source,
+                data: json(payload)?,
+                metadata: metadata(record)?,
+            },
+        ),
+        EnvelopeKind::Cloudevents => written(
+            record,
+            &CloudEvent {
+                specversion: "1.0",
+                id: record.event_id.as_str(),
+                // Both are required by the specification, so something must stand there.
+                source: source.unwrap_or("postrider"),
+                r#type: record.event_type.as_deref().unwrap_or("event"),
+                time: record.created_at.to_string(),
+                subject: record.aggregate_id.as_deref(),
+                traceparent: record.traceparent(),
+                datacontenttype: "application/json",
+                data: Some(json(payload)?),
+            },
+        ),
     };
     body.map(Bytes::from).map_err(EnvelopeError::Unwritable)
+}
+
+/// An envelope is about as large as its record. Room for it is made once: a buffer that grows by doubling holds a large
+/// payload up to three times.
+fn written(record: &Record, envelope: &impl Serialize) -> Result<Vec<u8>, serde_json::Error> {
+    let mut body = Vec::with_capacity(record.size());
+    serde_json::to_writer(&mut body, envelope)?;
+    Ok(body)
+}
+
+/// How large a message of this payload is at least, without making it: JSON that is put into an envelope loses the
+/// blanks around it.
+pub fn least(kind: EnvelopeKind, payload: &[u8]) -> usize {
+    match kind {
+        EnvelopeKind::None | EnvelopeKind::Packfinderz => payload.len(),
+        EnvelopeKind::Polyshop | EnvelopeKind::Cloudevents => payload.trim_ascii().len(),
+    }
 }
 
 /// The event's own data within a stored payload: what a payload schema speaks of.
@@ -152,7 +175,7 @@ pub fn data<'a>(
     if envelope.event_id != record.event_id.as_str() {
         return Err(EnvelopeError::WrongEventId {
             found: crate::text::bounded(&envelope.event_id, 64),
-            expected: record.event_id.to_string(),
+            expected: crate::text::bounded(record.event_id.as_str(), 64),
         });
     }
     Ok(envelope.data.get().as_bytes())

@@ -6,6 +6,10 @@ use std::time::Duration;
 use crate::text::{ERROR_BYTES_MAX, bounded};
 use crate::{Backoff, MessageKey, Ordering, Record};
 
+/// No record of a part that takes no writes is claimed again sooner, so that a relay never spins on it.
+const PART_WAIT_MIN: Duration = Duration::from_millis(100);
+const PART_WAIT_MAX: Duration = Duration::from_secs(3600);
+
 /// The end of a record's stay in a claim.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fate {
@@ -28,6 +32,8 @@ pub enum Fate {
 pub enum Failure {
     /// The broker as a whole does not answer: nobody's fault, no attempt is counted.
     Outage,
+    /// A part of the broker takes no writes: nobody's fault either, but only what belongs to it waits.
+    PartOutage { retry_after: Duration },
     /// This message was not tried.
     Untried,
     /// This message failed and may succeed later.
@@ -108,15 +114,26 @@ fn fate(record: &Record, failure: Failure, error: &str, policy: &RetryPolicy) ->
     match failure {
         Failure::Untried => Fate::Released,
         Failure::Outage if !policy.count_outages => Fate::Released,
+        // Not released: it would be claimed again at once, ahead of what can be published.
+        // What waits for the same part does not become due at once, in front of everything else.
+        Failure::PartOutage { retry_after } if !policy.count_outages => Fate::Retry {
+            attempts: record.attempts,
+            after: (retry_after.clamp(PART_WAIT_MIN, PART_WAIT_MAX)).mul_f64(1.0 + fastrand::f64()),
+            error: error(),
+        },
         Failure::Permanent => Fate::Dead {
             attempts,
             error: error(),
         },
-        Failure::Outage | Failure::Transient if attempts >= policy.max_attempts => Fate::Dead {
-            attempts,
-            error: error(),
-        },
-        Failure::Outage | Failure::Transient => Fate::Retry {
+        Failure::Outage | Failure::PartOutage { .. } | Failure::Transient
+            if attempts >= policy.max_attempts =>
+        {
+            Fate::Dead {
+                attempts,
+                error: error(),
+            }
+        }
+        Failure::Outage | Failure::PartOutage { .. } | Failure::Transient => Fate::Retry {
             attempts,
             after: policy.backoff.random_delay(attempts),
             error: error(),
@@ -196,6 +213,34 @@ mod tests {
             ..POLICY
         };
         assert_eq!(decide(&["a", "b"], &outcomes, &literal), ["retry", "retry"]);
+    }
+
+    #[test]
+    fn a_part_of_the_broker_that_is_down_burns_no_attempts_and_holds_its_keys() {
+        let part = || {
+            failed(Failure::PartOutage {
+                retry_after: Duration::from_secs(7),
+            })
+        };
+        let outcomes = [part(), part(), Outcome::PUBLISHED];
+        let mut records: Vec<Record> = ["a", "a", "b"].map(sample).into();
+        records[0].attempts = 2;
+        let found = fates(&records, &outcomes, Ordering::Key, &POLICY);
+        assert_eq!(kinds(&found), ["retry", "released", "published"]);
+        let Fate::Retry {
+            attempts: 2, after, ..
+        } = found[0]
+        else {
+            panic!("{:?}", found[0]);
+        };
+        let [least, most] = [7, 14].map(Duration::from_secs);
+        assert!((least..=most).contains(&after), "{after:?}");
+        let literal = RetryPolicy {
+            count_outages: true,
+            ..POLICY
+        };
+        let found = fates(&records, &outcomes, Ordering::Key, &literal);
+        assert_eq!(kinds(&found), ["dead", "released", "published"]);
     }
 
     #[test]

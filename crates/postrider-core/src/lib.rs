@@ -43,7 +43,7 @@ pub use operate::{
 pub use readback::{KeptMessage, Readback, ReadbackError, Reading};
 pub use record::Record;
 pub use routing::{EventPayload, Route, RouteError, Router, Routes};
-pub use store::{Backlog, Claim, OutboxStore, Purge, Settled, Share, StoreError, Want};
+pub use store::{Backlog, Claim, OutboxStore, Purge, Refused, Settled, Share, StoreError, Want};
 pub use time::Timestamp;
 
 /// Any source error, kept for its chain of causes.

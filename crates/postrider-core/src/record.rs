@@ -61,7 +61,26 @@ impl Record {
             .iter()
             .map(|h| h.name.len() + h.value.len())
             .sum();
-        std::mem::size_of::<Self>() + self.payload.as_ref().map_or(0, Bytes::len) + headers
+        let texts = [
+            &self.event_type,
+            &self.aggregate_type,
+            &self.aggregate_id,
+            &self.topic,
+            &self.idempotency_key,
+        ];
+        let texts: usize = texts.into_iter().flatten().map(|text| text.len()).sum();
+        let bytes: usize = [&self.payload, &self.metadata]
+            .into_iter()
+            .flatten()
+            .map(Bytes::len)
+            .sum();
+        let key = self.key.as_ref().map_or(0, |key| key.as_bytes().len());
+        let id = match &self.id {
+            RecordId::Text(id) => id.len(),
+            RecordId::Uuid(_) | RecordId::Int(_) => 0,
+        };
+        let names = id + self.event_id.as_str().len();
+        std::mem::size_of::<Self>() + bytes + texts + key + names + headers
     }
 
     /// The W3C trace parent that was stored at emit, for logs and headers.

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
-use crate::{BoxError, Fate, Record};
+use crate::{BoxError, Fate, Finding, Record, RecordId};
 
 /// A table that grows and has to be cut back.
 #[async_trait]
@@ -35,6 +35,17 @@ pub trait OutboxStore: Purge {
 
     /// Whether the database answers. Used for readiness, never for correctness.
     async fn ping(&self) -> Result<(), StoreError>;
+
+    /// Keeps claims cheap: called beside them by whoever runs the store, again after the time that it gives, or never
+    /// again. Claims are right without it.
+    async fn tend(&self) -> Result<Option<Duration>, StoreError> {
+        Ok(None)
+    }
+
+    /// What the store itself knows to be wrong right now, without asking the database.
+    fn findings(&self) -> Vec<Finding> {
+        Vec::new()
+    }
 }
 
 /// Records held by one relay: by an open transaction, a lease or a cursor. Which, is the store's business.
@@ -70,7 +81,10 @@ pub trait Claim: Send {
 /// What a worker asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Want {
+    /// Most records.
     pub limit: u32,
+    /// Most bytes. A record that is larger than this is claimed alone.
+    pub bytes: usize,
     pub share: Share,
 }
 
@@ -87,11 +101,25 @@ impl Share {
 }
 
 /// What settling did.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settled {
     /// Records whose fate could not be written because the claim had lapsed and they belong to
     /// somebody else by now.
     pub lapsed: u64,
+    /// Records whose fate the database refused to store. The store leaves them alone for a while, and longer each time.
+    pub refused: Vec<Refused>,
+}
+
+/// A record whose fate the database refused to store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    pub id: RecordId,
+    /// Whether the broker has it: then it is sent again after each wait.
+    pub published: bool,
+    /// What the database said.
+    pub reason: String,
+    /// Until it is tried again.
+    pub wait: Duration,
 }
 
 /// The state of an outbox, counted in the table.

@@ -1,5 +1,6 @@
 //! Bounded text: what comes from outside never grows a row or a log line without limit.
 
+use std::borrow::Cow;
 use std::error::Error;
 
 /// The longest error text that is stored with a record.
@@ -7,13 +8,37 @@ pub const ERROR_BYTES_MAX: usize = 1024;
 
 /// Cuts at a character boundary and marks the cut. NUL, which Postgres text cannot hold, is replaced.
 pub fn bounded(text: &str, bytes_max: usize) -> String {
-    const MARK: &str = "…";
-    let text = text.replace('\0', "\u{fffd}");
-    if text.len() <= bytes_max {
-        return text;
+    // NUL grows when it is replaced. Of a long text only what may stay is looked at.
+    let head = &text[..text.floor_char_boundary(bytes_max)];
+    let mut found = head.replace('\0', "\u{fffd}");
+    if text.len() > bytes_max || found.len() > bytes_max {
+        found.truncate(found.floor_char_boundary(bytes_max.saturating_sub(MARK.len())));
+        found.push_str(MARK);
     }
-    let end = text.floor_char_boundary(bytes_max.saturating_sub(MARK.len()));
-    format!("{}{MARK}", &text[..end])
+    found
+}
+
+/// Stands where something was cut off.
+const MARK: &str = "…";
+
+/// Text of a row for a log line, a span or a list: cut at a character boundary and marked, so that it takes no more than
+/// `bytes_max` bytes when it is written as JSON, without its quotes.
+pub fn short(text: &str, bytes_max: usize) -> Cow<'_, str> {
+    let (mut written, mut end) = (0, 0);
+    for (at, char) in text.char_indices() {
+        written += match char {
+            '"' | '\\' => 2,
+            char if char.is_control() => 6,
+            char => char.len_utf8(),
+        };
+        if written > bytes_max {
+            return format!("{}{MARK}", &text[..end]).into();
+        }
+        if written + MARK.len() <= bytes_max {
+            end = at + char.len_utf8();
+        }
+    }
+    text.into()
 }
 
 /// An error with its causes, as one bounded line.
@@ -60,6 +85,25 @@ mod tests {
         assert!(cut.len() <= 100);
         assert!(cut.ends_with('…'));
         assert!(cut.starts_with("éé"));
+    }
+
+    #[test]
+    fn what_is_short_in_json_is_left_as_it_is_and_the_rest_is_cut() {
+        assert!(matches!(short("a\"b", 4), Cow::Borrowed("a\"b")));
+        for text in ["é".repeat(1000), "\u{1}".repeat(1000), "\"\\x".repeat(1000)] {
+            let cut = short(&text, 100);
+            assert!(cut.ends_with('…'), "{cut}");
+            assert!(cut.len() > 15, "{cut}");
+            let json = serde_json::to_string(&cut).unwrap();
+            assert!(json.len() <= 102, "{json}");
+        }
+    }
+
+    #[test]
+    fn a_text_that_grows_by_replacing_is_bounded_too() {
+        let cut = bounded(&"\0".repeat(1000), 100);
+        assert!(cut.len() <= 100 && cut.ends_with('…'), "{cut}");
+        assert_eq!(bounded("\0\0", 2), "…");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures::{Stream, TryStreamExt as _};
 use postrider_core::{
     Cursor, Page, ParkedKey, Record, RecordFilter, RecordState, StoreError, StoredRecord, Timestamp,
 };
@@ -15,6 +16,40 @@ use crate::sql::statement::Writer;
 use crate::sql::statement::records::{Question, stored};
 
 pub(crate) const ACTION: &str = "look for records";
+
+/// A page ends early where its rows have more bytes than this in all. One row may have more.
+const PAGE_BYTES_MAX: usize = 8 << 20;
+
+/// The rows of an answer, and whether there were more than may be kept in memory. Then the last is only to be seen to
+/// exist.
+pub(crate) struct Rows<R> {
+    pub(crate) rows: Vec<R>,
+    is_cut: bool,
+}
+
+impl<R> Rows<R> {
+    pub(crate) async fn collect(
+        mut answer: impl Stream<Item = Result<R, sqlx::Error>> + Unpin,
+        size: impl Fn(&R) -> usize,
+    ) -> Result<Self, sqlx::Error> {
+        let (mut rows, mut bytes) = (Vec::new(), 0);
+        while let Some(row) = answer.try_next().await? {
+            bytes += size(&row);
+            rows.push(row);
+            if bytes > PAGE_BYTES_MAX && rows.len() > 1 {
+                return Ok(Self { rows, is_cut: true });
+            }
+        }
+        let is_cut = false;
+        Ok(Self { rows, is_cut })
+    }
+
+    /// How many of them a page may have.
+    fn limit(&self, limit: u32) -> u32 {
+        let kept = u32::try_from(self.rows.len().saturating_sub(1)).unwrap_or(u32::MAX);
+        if self.is_cut { limit.min(kept) } else { limit }
+    }
+}
 
 /// A row of an answer, by the positions of its values.
 pub(crate) trait Answer: Send + Sync {
@@ -39,7 +74,7 @@ pub(crate) trait Catalogue: Sync {
         &self,
         ready: &Self::Ready,
         question: Question,
-    ) -> Result<Vec<Self::Row>, StoreError>;
+    ) -> Result<Rows<Self::Row>, StoreError>;
 
     /// Whole records, from rows that begin with the selection.
     async fn records(
@@ -68,7 +103,8 @@ pub(crate) async fn find<C: Catalogue>(
     let from = position(catalogue, &ready, from)?;
     let outbox = &writer.table.full_name;
     let question = writer.find(outbox, filter, from.as_deref(), one_more(limit));
-    let rows = catalogue.ask(&ready, question).await?;
+    let answer = catalogue.ask(&ready, question).await?;
+    let (limit, rows) = (answer.limit(limit), answer.rows);
     let mut reader = Reader::new(catalogue.selection(&ready));
     let items = rows.iter().map(|row| stored_record(&mut reader, row));
     let items = items.collect::<Result<_, _>>();
@@ -89,7 +125,8 @@ pub(crate) async fn read<C: Catalogue>(
     let from = position(catalogue, &ready, from)?;
     let (outbox, selection) = (&writer.table.full_name, catalogue.selection(&ready));
     let question = writer.read(selection, outbox, filter, from.as_deref(), one_more(limit));
-    let rows = catalogue.ask(&ready, question).await?;
+    let answer = catalogue.ask(&ready, question).await?;
+    let (limit, rows) = (answer.limit(limit), answer.rows);
     let mut records = catalogue.records(&ready, &rows).await?;
     let attempts = selection.columns.len();
     for (record, row) in std::iter::zip(&mut records, &rows) {
@@ -107,7 +144,7 @@ pub(crate) async fn count<C: Catalogue>(
     let ready = catalogue.known().await?;
     let writer = catalogue.writer(&ready);
     let question = writer.count(&writer.table.full_name, filter);
-    let rows = catalogue.ask(&ready, question).await?;
+    let rows = catalogue.ask(&ready, question).await?.rows;
     let count = rows.first().map(|row| number(row, 0)).transpose();
     let count = count.map_err(|error| catalogue.failed(error))?;
     Ok(count.flatten().unwrap_or(0))
@@ -123,7 +160,7 @@ pub(crate) async fn parked<C: Catalogue>(
     let Some(question) = writer.parked(&writer.table.full_name, limit) else {
         return Ok(Vec::new());
     };
-    let rows = catalogue.ask(&ready, question).await?;
+    let rows = catalogue.ask(&ready, question).await?.rows;
     let mut reader = Reader::new(catalogue.selection(&ready));
     let behind = stored::ORDER + writer.layout.order.len();
     let parked = rows.iter().map(|row| {

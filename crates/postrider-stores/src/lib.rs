@@ -33,9 +33,13 @@ mod options;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod parked;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod refusals;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod resting;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod rows;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod settle;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod sql;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]

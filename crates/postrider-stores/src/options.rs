@@ -25,6 +25,10 @@ pub struct Options {
     /// In hold mode, how long a claim may be held. In Postgres the server then ends the session, in SQLite the claim
     /// lapses, so that a relay that hangs does not hold its records for ever.
     pub hold_max: Duration,
+    /// Whether every writer leaves the first column of the order to the database's default or to our `emit`. Then claims
+    /// in order of keys begin above what is settled, so that a transaction that is open elsewhere does not slow them down.
+    /// If a writer brings an older value all the same, a later event of its key may overtake it.
+    pub order_is_drawn: bool,
 }
 
 impl Options {
@@ -36,6 +40,7 @@ impl Options {
             on_dead: OnDead::Park,
             lease: Duration::from_secs(60),
             hold_max: Duration::from_secs(60),
+            order_is_drawn: false,
             layout,
         }
     }
@@ -60,6 +65,7 @@ impl Options {
             max_attempts: self.max_attempts,
             on_dead: self.on_dead,
             lease: self.lease,
+            order_is_drawn: self.order_is_drawn,
         };
         Writer {
             layout: &self.layout,

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::admin::{
+    AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceSpecifier, TopicReplication,
+};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -79,6 +81,53 @@ impl Kafka {
             led_partitions(&consumer, &name, Instant::now() + TIMEOUT);
         })
         .await;
+    }
+
+    /// Sets what is set of a topic, and nothing else of it.
+    pub async fn configure_topic(&self, name: &str, settings: &[(&str, &str)]) {
+        let admin: AdminClient<DefaultClientContext> =
+            self.config().create().expect("admin client");
+        let change = settings.iter().fold(
+            AlterConfig::new(ResourceSpecifier::Topic(name)),
+            |change, (key, value)| change.set(key, value),
+        );
+        let changed = admin.alter_configs([&change], &AdminOptions::new()).await;
+        for result in changed.expect("alter_configs answers") {
+            result.unwrap_or_else(|(_, code)| panic!("topic {name} not configured: {code}"));
+        }
+        blocking(move || drop(admin)).await;
+    }
+
+    /// Deletes a topic and waits until the cluster knows nothing of it.
+    pub async fn delete_topic(&self, name: &str) {
+        let admin: AdminClient<DefaultClientContext> =
+            self.config().create().expect("admin client");
+        let options = AdminOptions::new().operation_timeout(Some(TIMEOUT));
+        let deleted = admin.delete_topics(&[name], &options).await;
+        for result in deleted.expect("delete_topics answers") {
+            result.unwrap_or_else(|(name, code)| panic!("topic {name} not deleted: {code}"));
+        }
+        blocking(move || drop(admin)).await;
+        let gone = async || match self.leaders(name).await {
+            leaders if leaders.is_empty() => Ok(()),
+            leaders => Err(leaders),
+        };
+        crate::eventually("the topic is gone", gone).await;
+    }
+
+    /// The leader of each partition, by its number; -1 where there is none.
+    pub async fn leaders(&self, topic: &str) -> BTreeMap<i32, i32> {
+        let (config, topic) = (self.config(), topic.to_owned());
+        blocking(move || {
+            let consumer: BaseConsumer = config.create().expect("consumer");
+            let metadata = consumer.fetch_metadata(Some(&topic), TIMEOUT);
+            let metadata = metadata.expect("metadata");
+            let partitions = metadata.topics()[0].partitions().iter();
+            partitions
+                .map(|partition| (partition.id(), partition.leader()))
+                .collect()
+        })
+        .await
     }
 
     /// All records up to the end that each partition has now, by partition and offset.

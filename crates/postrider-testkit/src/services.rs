@@ -78,6 +78,8 @@ pub enum Kind {
     Redis,
     Kafka,
     PubSub,
+    /// In front of a Postgres: see [`crate::pooler`].
+    PgBouncer,
 }
 
 impl fmt::Display for Kind {
@@ -87,6 +89,7 @@ impl fmt::Display for Kind {
             Self::Redis => "redis",
             Self::Kafka => "kafka",
             Self::PubSub => "pubsub",
+            Self::PgBouncer => "pgbouncer",
         })
     }
 }
@@ -97,7 +100,7 @@ pub struct PrivateServer {
     kind: Kind,
     dir: PathBuf,
     port: u16,
-    environment: &'static [(&'static str, &'static str)],
+    environment: Vec<(&'static str, String)>,
     running: Option<Running>,
 }
 
@@ -127,14 +130,31 @@ const STOP_PATIENCE: Duration = Duration::from_secs(30);
 
 impl PrivateServer {
     pub async fn start(kind: Kind) -> Self {
-        Self::start_in(&root().join("target/services/private"), kind, &[]).await
+        Self::start_with(kind, Vec::new()).await
+    }
+
+    /// With variables that the server's script knows.
+    pub async fn start_with(kind: Kind, environment: Vec<(&'static str, String)>) -> Self {
+        let folder = root().join("target/services/private");
+        Self::start_below(&folder, kind, environment).await
     }
 
     /// Below another folder, with variables that the server's script knows.
     pub async fn start_in(
         folder: &Path,
         kind: Kind,
-        environment: &'static [(&'static str, &'static str)],
+        environment: &[(&'static str, &'static str)],
+    ) -> Self {
+        let environment = environment
+            .iter()
+            .map(|(name, value)| (*name, (*value).to_owned()));
+        Self::start_below(folder, kind, environment.collect()).await
+    }
+
+    async fn start_below(
+        folder: &Path,
+        kind: Kind,
+        environment: Vec<(&'static str, String)>,
     ) -> Self {
         let port = free_port(if kind == Kind::Kafka { 2 } else { 1 });
         let name = format!("{kind}-{port}-{}", uuid::Uuid::now_v7().simple());
@@ -156,6 +176,11 @@ impl PrivateServer {
     /// `host:port`
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Where its data is.
+    pub fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// Of all its processes.
@@ -226,7 +251,7 @@ impl PrivateServer {
             .args(["private", &self.kind.to_string()])
             .arg(&self.dir)
             .arg(self.port.to_string())
-            .envs(self.environment.iter().copied())
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
             // Ctrl-C is for us, and would end the guard before the server.
             .process_group(0)
             .stdin(Stdio::piped())
@@ -336,6 +361,7 @@ async fn answers(kind: Kind, port: u16) -> bool {
         Kind::PubSub => reply(port, "GET /v1/projects/services/topics HTTP/1.0\r\n\r\n")
             .await
             .is_some_and(|reply| reply.ends_with("200 OK")),
+        Kind::PgBouncer => crate::pooler::answers(port).await,
     }
 }
 

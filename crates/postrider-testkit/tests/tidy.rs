@@ -4,6 +4,9 @@
     reason = "clippy knows tests, but not what tests share"
 )]
 
+#[path = "tidy/requirements.rs"]
+mod requirements;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

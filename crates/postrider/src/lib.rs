@@ -37,9 +37,11 @@ mod cleanup;
 pub mod consumer;
 mod failpoints;
 mod health;
+mod lines;
 pub mod metrics;
 pub mod relay;
 pub mod replay;
+pub mod source;
 #[cfg(feature = "otlp")]
 pub mod telemetry;
 mod trace;
@@ -54,6 +56,7 @@ pub use postrider_core as core;
 pub use postrider_stores as stores;
 pub use relay::Relay;
 pub use replay::Replay;
+pub use source::Source;
 pub use verify::Verify;
 
 /// The README's program is compiled with the documentation's.

@@ -30,7 +30,11 @@ impl Book {
     /// Those of a phase, the largest last.
     pub(crate) fn steps_of(&self, phase: &str) -> Vec<&str> {
         let prefix = format!("{phase}-");
-        let is_of = |step: &&str| *step == phase || step.starts_with(&prefix);
+        let is_numbered = |step: &str| {
+            let number = step.strip_prefix(&prefix);
+            number.is_some_and(|number| number.parse::<u64>().is_ok())
+        };
+        let is_of = |step: &&str| *step == phase || is_numbered(step);
         let mut steps: Vec<&str> = self.steps().into_iter().filter(is_of).collect();
         steps.sort_by_key(|step| number(step));
         steps
@@ -101,6 +105,17 @@ impl Book {
             Some(one.figures.get(figure)? / per)
         });
         stats::median(each.collect())
+    }
+
+    /// A latency with a held transaction, by that of the same trial before it was held. Runs that had no such time are
+    /// compared with the steady load.
+    pub(crate) fn held(&self, step: &str, subject: &str, rank: &str) -> Option<f64> {
+        let figure = format!("latency_{rank}_ms");
+        let of_trial = self.median_per(step, subject, &figure, &format!("clean_{figure}"));
+        of_trial.or_else(|| {
+            let clean = self.median("steady-2000", subject, &figure)?;
+            Some(self.median(step, subject, &figure)? / clean)
+        })
     }
 
     /// The figure that counts as the rate of a drain: what warms up is judged by its second half.

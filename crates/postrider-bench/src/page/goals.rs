@@ -19,9 +19,10 @@ use Bound::{AtLeast, AtMost};
 
 const STREAM: &str = "postrider-stream";
 const HOLD: &str = "postrider-hold";
+const LEASE: &str = "postrider-lease";
 const STEADY: &str = "steady-2000";
 
-const GOALS: [Goal; 19] = [
+const GOALS: [Goal; 28] = [
     Goal {
         what: "stream drain, of produce-only",
         bound: AtLeast(65.0, " %"),
@@ -96,12 +97,64 @@ const GOALS: [Goal; 19] = [
     Goal {
         what: "stream, rate with a held transaction, of clean",
         bound: AtLeast(80.0, " %"),
-        measured: |book| held(book, "per_sec"),
+        measured: |book| held_rate(book, "per_sec"),
     },
     Goal {
         what: "stream, p99 with a held transaction, of clean",
         bound: AtMost(120.0, " %"),
-        measured: |book| held(book, "latency_p99_ms"),
+        measured: |book| book.held("held", STREAM, "p99").map(|times| 100.0 * times),
+    },
+    Goal {
+        what: "hold, p99 with a held transaction, times without",
+        bound: AtMost(1.5, " ×"),
+        measured: |book| book.held("held", HOLD, "p99"),
+    },
+    Goal {
+        what: "lease, p99 with a held transaction, times without",
+        bound: AtMost(1.5, " ×"),
+        measured: |book| book.held("held", LEASE, "p99"),
+    },
+    Goal {
+        what: "hold, p99 with a held transaction that wrote to the outbox, times without",
+        bound: AtMost(1.5, " ×"),
+        measured: |book| book.held("held-writer", HOLD, "p99"),
+    },
+    Goal {
+        what: "lease, p99 with a held transaction that wrote to the outbox, times without",
+        bound: AtMost(1.5, " ×"),
+        measured: |book| book.held("held-writer", LEASE, "p99"),
+    },
+    Goal {
+        what: "claim of 1,000 behind 10,000 stuck, times without, slowest layout",
+        bound: AtMost(2.0, " ×"),
+        measured: |book| {
+            let times = |subject: &str| {
+                let clean = book.median("stuck-0", subject, "claim_ms")?;
+                Some(book.median("stuck-10000", subject, "claim_ms")? / clean)
+            };
+            let subjects = book.subjects("stuck-10000").into_iter();
+            subjects.filter_map(times).max_by(f64::total_cmp)
+        },
+    },
+    Goal {
+        what: "claim of 1,000 behind 100,000 stuck, slowest layout",
+        bound: AtMost(150.0, " ms"),
+        measured: |book| slowest(book, "stuck-100000", "claim_ms"),
+    },
+    Goal {
+        what: "idle, relay and Postgres, none stuck, dearest layout",
+        bound: AtMost(0.02, " core"),
+        measured: |book| slowest(book, "stuck-0", "idle_cores"),
+    },
+    Goal {
+        what: "idle, relay and Postgres, 10,000 stuck, dearest layout",
+        bound: AtMost(0.05, " core"),
+        measured: |book| slowest(book, "stuck-10000", "idle_cores"),
+    },
+    Goal {
+        what: "idle, relay and Postgres, 100,000 stuck, dearest layout",
+        bound: AtMost(0.05, " core"),
+        measured: |book| slowest(book, "stuck-100000", "idle_cores"),
     },
     Goal {
         what: "dead rows in the native outbox, all phases",
@@ -144,7 +197,14 @@ fn memory(book: &Book) -> Option<f64> {
         .max_by(f64::total_cmp)
 }
 
-fn held(book: &Book, figure: &str) -> Option<f64> {
+/// The largest median of a step's subjects.
+fn slowest(book: &Book, step: &str, figure: &str) -> Option<f64> {
+    let subjects = book.subjects(step).into_iter();
+    let medians = subjects.filter_map(|subject| book.median(step, subject, figure));
+    medians.max_by(f64::total_cmp)
+}
+
+fn held_rate(book: &Book, figure: &str) -> Option<f64> {
     let clean = book.median(STEADY, STREAM, figure)?;
     Some(100.0 * book.median("held", STREAM, figure)? / clean)
 }

@@ -184,6 +184,31 @@ const LIVE: &[Column] = &[
     ("lost / inverted / twice", |at| at.verdict()),
 ];
 
+const HELD: &[Column] = &[
+    ("before: p50 / p99 / p99.9 ms", |at| {
+        at.percentiles("clean_latency")
+    }),
+    ("held: p50 / p99 / p99.9 ms", |at| at.percentiles("latency")),
+    ("× p50 / p99", |at| {
+        ["p50", "p99"]
+            .map(|rank| cell(at.book.held(at.step, at.subject, rank)))
+            .join(" / ")
+    }),
+    ("written/s", |at| cell(at.median("written_per_sec"))),
+    ("arrived/s", |at| cell(at.median("per_sec"))),
+    ("p99 of each round", |at| at.spread("latency_p99_ms")),
+    ("the commit itself", |at| at.percentiles("commit")),
+    ("after the commit", |at| at.percentiles("after_commit")),
+    ("CPU s per 100,000: relay / Postgres / Kafka", |at| {
+        at.cpus()
+    }),
+    ("peak MB", |at| at.spread("peak_mb")),
+    ("WAL bytes per event", |at| at.per_event("wal_bytes")),
+    ("dead rows per event", |at| at.per_event("died_tuples")),
+    ("dead rows at the end", |at| cell(at.median("dead_tuples"))),
+    ("lost / inverted / twice", |at| at.verdict()),
+];
+
 const TROUBLED: &[Column] = &[
     // Until it had started again.
     ("broker away, s", |at| cell(at.median("down_secs"))),
@@ -209,6 +234,28 @@ const IDLE: &[Column] = &[
     ("peak MB", |at| at.spread("peak_mb")),
 ];
 
+const STUCK: &[Column] = &[
+    ("claim of 1,000, ms", |at| at.spread("claim_ms")),
+    ("× none stuck", |at| {
+        let clean = at.book.median("stuck-0", at.subject, "claim_ms");
+        cell(
+            at.median("claim_ms")
+                .zip(clean)
+                .map(|(stuck, clean)| stuck / clean),
+        )
+    }),
+    ("records in it", |at| cell(at.median("claim_records"))),
+    ("idle cores, relay and Postgres", |at| {
+        at.spread("idle_cores")
+    }),
+    ("of the relay / of Postgres", |at| {
+        ["idle_relay_cores", "idle_postgres_cores"]
+            .map(|figure| cell(at.median(figure)))
+            .join(" / ")
+    }),
+    ("stuck, as counted", |at| cell(at.median("stuck"))),
+];
+
 const EMIT: &[Column] = &[
     ("records/s", |at| at.spread("per_sec")),
     ("× the bare INSERT", |at| at.times("bare-insert")),
@@ -219,7 +266,7 @@ const EMIT: &[Column] = &[
 ];
 
 /// Phases in the order of the page: name, what a step of it is called, columns.
-const PHASES: [(&str, Title, &[Column]); 7] = [
+const PHASES: [(&str, Title, &[Column]); 9] = [
     (
         "drain",
         |n| format!("Drain of {} records", thousands(n as f64)),
@@ -233,7 +280,12 @@ const PHASES: [(&str, Title, &[Column]); 7] = [
     (
         "held",
         |_| "A transaction held open elsewhere, 2,000/s".into(),
-        LIVE,
+        HELD,
+    ),
+    (
+        "held-writer",
+        |_| "A transaction held open that has written to the outbox, 2,000/s".into(),
+        HELD,
     ),
     (
         "kill",
@@ -242,6 +294,11 @@ const PHASES: [(&str, Title, &[Column]); 7] = [
     ),
     ("outage", |_| "The broker stopped, 500/s".into(), TROUBLED),
     ("idle", |_| "Nothing to do".into(), IDLE),
+    (
+        "stuck",
+        |n| format!("{} stuck records", thousands(n as f64)),
+        STUCK,
+    ),
     (
         "emit",
         |n| match n {

@@ -1,15 +1,16 @@
 use super::*;
 use crate::run::results::Measurement;
 
+fn measurement(round: u32, step: &str, subject: &str, figures: &str) -> Measurement {
+    let text = format!(
+        r#"{{"round": {round}, "step": "{step}", "subject": "{subject}", "took_secs": 3,
+            "quiet": {{"busy": 0.02, "waited_secs": 0.5}}, "figures": {{{figures}}}}}"#
+    );
+    serde_json::from_str(&text).unwrap()
+}
+
 /// Two subjects and a limit, two rounds of a drain and one of a steady load; the last one failed.
 fn sample() -> Book {
-    let measurement = |round: u32, step: &str, subject: &str, figures: &str| {
-        let text = format!(
-            r#"{{"round": {round}, "step": "{step}", "subject": "{subject}", "took_secs": 3,
-                "quiet": {{"busy": 0.02, "waited_secs": 0.5}}, "figures": {{{figures}}}}}"#
-        );
-        serde_json::from_str::<Measurement>(&text).unwrap()
-    };
     let drain = |rate: u64, half: u64| {
         format!(
             r#""records": 1000000, "per_sec": {rate}, "second_half_per_sec": {half}, "first_tenth_per_sec": 100,
@@ -84,6 +85,48 @@ fn medians_spreads_and_ratios_are_in_the_tables() {
             made.tables
         );
     }
+}
+
+#[test]
+fn what_is_stuck_or_held_is_compared_with_the_same_run_without() {
+    let mut book = sample();
+    let measurements = &mut book.runs[0].measurements;
+    for (step, subject, claim_ms, cores) in [
+        ("stuck-0", "postrider-hold", 10.0, 0.01),
+        ("stuck-0", "postrider-lease", 20.0, 0.02),
+        ("stuck-10000", "postrider-hold", 25.0, 0.03),
+        ("stuck-10000", "postrider-lease", 30.0, 0.06),
+        ("stuck-100000", "postrider-hold", 149.0, 0.05),
+    ] {
+        let figures =
+            format!(r#""claim_ms": {claim_ms}, "idle_cores": {cores}, "claim_records": 1000"#);
+        measurements.push(measurement(1, step, subject, &figures));
+    }
+    let held = r#""clean_latency_p50_ms": 2, "clean_latency_p99_ms": 10, "latency_p50_ms": 3, "latency_p99_ms": 14"#;
+    for step in ["held", "held-writer"] {
+        measurements.push(measurement(1, step, "postrider-hold", held));
+    }
+    let made = made(&book, "benchmarks");
+    for line in [
+        "| claim of 1,000 behind 10,000 stuck, times without, slowest layout | ≤ 2 × | 2.5 × | **missed** |",
+        "| claim of 1,000 behind 100,000 stuck, slowest layout | ≤ 150 ms | 149 ms | met |",
+        "| idle, relay and Postgres, none stuck, dearest layout | ≤ 0.02 core | 0.02 core | met |",
+        "| idle, relay and Postgres, 10,000 stuck, dearest layout | ≤ 0.05 core | 0.06 core | **missed** |",
+        "| hold, p99 with a held transaction, times without | ≤ 1.5 × | 1.4 × | met |",
+        "| lease, p99 with a held transaction, times without | ≤ 1.5 × | – | not measured |",
+        "### 10,000 stuck records",
+        "| postrider-lease | 30 | 1.5 | 1,000 | 0.06 |",
+        "### A transaction held open that has written to the outbox, 2,000/s",
+        "| postrider-hold | 2 / 10 / – | 3 / 14 / – | 1.5 / 1.4 |",
+    ] {
+        assert!(
+            made.tables.contains(line),
+            "{line} is not in\n{}",
+            made.tables
+        );
+    }
+    let held = "### A transaction held open elsewhere";
+    assert_eq!(made.tables.matches(held).count(), 1);
 }
 
 #[test]

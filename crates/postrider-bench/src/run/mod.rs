@@ -43,11 +43,11 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "subjects")]
     peers: bool,
     /// What is measured.
-    #[arg(long, value_delimiter = ',', action = ArgAction::Set, value_enum, default_values = ["drain", "steady", "held", "kill", "outage", "idle", "emit"])]
+    #[arg(long, value_delimiter = ',', action = ArgAction::Set, value_enum, default_values = ["drain", "steady", "held", "held-writer", "kill", "outage", "idle", "stuck", "emit"])]
     phases: Vec<Phase>,
     #[arg(long, default_value_t = 5)]
     rounds: u32,
-    /// Rounds of held, kill, outage and idle, which take minutes by themselves.
+    /// Rounds of held, kill, outage, idle and stuck, which take minutes by themselves.
     #[arg(long, default_value_t = 1)]
     long_rounds: u32,
     /// Sizes of the backlog that is drained.
@@ -65,6 +65,9 @@ pub(crate) struct Args {
     /// How long a transaction is held open, at 2,000 records per second.
     #[arg(long, default_value_t = 120)]
     held_secs: u64,
+    /// The same load without it, before.
+    #[arg(long, default_value_t = 20)]
+    held_clean_secs: u64,
     /// How long the relay is killed every 5 s, at 1,000 records per second.
     #[arg(long, default_value_t = 30)]
     kill_secs: u64,
@@ -73,6 +76,12 @@ pub(crate) struct Args {
     outage_secs: u64,
     #[arg(long, default_value_t = 30)]
     idle_secs: u64,
+    /// Records that wait, are dead or stand behind a dead one.
+    #[arg(long, value_delimiter = ',', action = ArgAction::Set, default_values_t = [0, 10_000, 100_000])]
+    stuck: Vec<u64>,
+    /// How long a relay idles beside them.
+    #[arg(long, default_value_t = 30)]
+    stuck_secs: u64,
     /// Rows of the emit phase with one row per commit; with 100 per statement, ten times as many.
     #[arg(long, default_value_t = 20_000)]
     emit_rows: u64,
@@ -249,11 +258,14 @@ async fn attempt(
 
 /// The few figures that one wants to see go by.
 fn summary(figures: &Figures) -> String {
-    const SHOWN: [(&str, &str); 10] = [
+    const SHOWN: [(&str, &str); 13] = [
         ("per_sec", "/s"),
         ("second_half_per_sec", "/s second half"),
         ("latency_p50_ms", " ms p50"),
         ("latency_p99_ms", " ms p99"),
+        ("clean_latency_p99_ms", " ms p99 before"),
+        ("claim_ms", " ms a claim"),
+        ("idle_cores", " cores idle"),
         ("relay_cpu_secs", " s relay CPU"),
         ("relay_cpu_secs_per_minute", " s relay CPU per minute"),
         ("peak_mb", " MB"),

@@ -2,7 +2,7 @@
 
 use super::Args;
 use super::phase::limit::Limit;
-use super::phase::{Phase, Step};
+use super::phase::{Hold, Phase, Step};
 use super::subject::Subject;
 
 pub(super) enum Who<'a> {
@@ -38,9 +38,13 @@ fn steps(args: &Args) -> Vec<Step> {
             Phase::Steady => {
                 steps.extend(args.rate.iter().map(|n| Step::Steady { rate: *n, secs }))
             }
-            Phase::Held => steps.push(Step::Held {
+            Phase::Held | Phase::HeldWriter => steps.push(Step::Held {
                 rate: 2000,
-                secs: args.held_secs,
+                hold: Hold {
+                    clean_secs: args.held_clean_secs,
+                    secs: args.held_secs,
+                    writes: phase == Phase::HeldWriter,
+                },
             }),
             Phase::Kill => steps.push(Step::Kill {
                 rate: 1000,
@@ -53,6 +57,10 @@ fn steps(args: &Args) -> Vec<Step> {
             Phase::Idle => steps.push(Step::Idle {
                 secs: args.idle_secs,
             }),
+            Phase::Stuck => steps.extend(args.stuck.iter().map(|n| Step::Stuck {
+                records: *n,
+                secs: args.stuck_secs,
+            })),
             Phase::Emit => {
                 steps.extend(
                     [(1, 1), (100, 10)].map(|(per_statement, times)| Step::Emit {

@@ -235,7 +235,7 @@ mod tests {
     fn our_own_subjects_can_be_read() {
         let folder = super::super::root().join("bench/subjects");
         let ours = load_all(&folder, None, false).unwrap();
-        assert_eq!(ours.len(), 4);
+        assert_eq!(ours.len(), 5);
         let all = load_all(&folder, None, true).unwrap();
         assert!(all.len() >= 4 && !all[0].about.peer);
         assert!(load_all(&folder, Some(&["none".into()]), true).is_err());

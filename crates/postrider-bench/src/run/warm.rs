@@ -34,6 +34,10 @@ pub(super) async fn warm_up(
     tasks: &[Task<'_>],
     progress: &Progress,
 ) -> anyhow::Result<()> {
+    let sends = |task: &&Task<'_>| task.step.sends();
+    if !tasks.iter().any(|task| task.step.sends()) {
+        return Ok(());
+    }
     for round in 1..=3 {
         let topic = format!("warm-up-{round}");
         Limit::ProduceOnly
@@ -45,6 +49,7 @@ pub(super) async fn warm_up(
     for step in [DRAIN, LOAD] {
         if tasks
             .iter()
+            .filter(sends)
             .any(|task| task.step.has_writers() == step.has_writers())
         {
             until_warm(lab, &subject, step, progress).await?;

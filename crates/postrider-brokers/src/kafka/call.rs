@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use rdkafka::types::RDKafkaErrorCode;
 use tokio::sync::Notify;
 
-/// What librdkafka said of a message.
-pub(super) type Report = Result<(), RDKafkaErrorCode>;
+/// What librdkafka said of a message; of one that failed also its partition, if it had one.
+pub(super) type Report = Result<(), (RDKafkaErrorCode, Option<i32>)>;
 
 /// One slot per message, filled by the polling thread, and the call that waits for them.
 #[derive(Debug)]
@@ -60,7 +60,12 @@ impl Call {
 
     /// Whether nothing is with librdkafka any more.
     pub(super) fn is_settled(&self) -> bool {
-        self.underway.load(Ordering::Acquire) == 0
+        self.underway() == 0
+    }
+
+    /// Messages that are with librdkafka.
+    pub(super) fn underway(&self) -> usize {
+        self.underway.load(Ordering::Acquire)
     }
 
     pub(super) fn failures(&self) -> usize {

@@ -119,6 +119,9 @@ const REPORTS: &str = "every message needs its delivery report";
 pub(super) const MOCK: &str = "a mock cluster acknowledges and forgets";
 const TRANSACTIONS: &str = "messages are not sent in Kafka transactions";
 
+/// How keys choose partitions unless the user says otherwise: as Java's clients do.
+pub(super) const PARTITIONER: &str = "murmur2_random";
+
 /// Properties that are not the user's to set, and why.
 pub(super) type Refused = &'static [(&'static str, &'static str)];
 
@@ -197,7 +200,7 @@ impl KafkaConfig {
             .set_log_level(RDKafkaLogLevel::Info)
             .set("bootstrap.servers", &self.bootstrap)
             .set("client.id", &self.client_id)
-            .set("partitioner", "murmur2_random")
+            .set("partitioner", PARTITIONER)
             .set("reconnect.backoff.max.ms", "1000")
             .set("topic.metadata.propagation.max.ms", "3000");
         for (key, value) in &self.properties {

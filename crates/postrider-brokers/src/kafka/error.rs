@@ -3,6 +3,7 @@
 use postrider_core::{Message, PublishError, text};
 use rdkafka::types::RDKafkaErrorCode;
 
+use super::cluster::reason;
 use super::session::Closed;
 
 /// What is to be done about a message that was not acknowledged.
@@ -10,6 +11,8 @@ use super::session::Closed;
 pub(super) enum Verdict {
     /// That was it, for this call.
     Final(PublishError),
+    /// Its partition, or else its whole topic, takes no writes.
+    Part { whole: bool, reason: String },
     /// The broker found its batch too large, which may be another message's fault.
     Oversized,
     /// The broker refused a record of its batch, which may be another one: it is sent again alone.
@@ -47,11 +50,26 @@ pub(super) fn verdict(code: RDKafkaErrorCode, message: &Message, by: Refusal<'_>
             Code::UnknownTopic
             | Code::UnknownTopicOrPartition
             | Code::UnknownPartition
-            | Code::UnknownTopicId,
+            | Code::UnknownTopicId
+            | Code::TopicAuthorizationFailed,
             _,
-        ) => Verdict::Final(PublishError::UnknownTopic {
-            topic: topic.clone(),
-        }),
+        ) => Verdict::Part {
+            whole: true,
+            reason: reason(code),
+        },
+        // librdkafka retries these by itself, so they come when it gave up.
+        (
+            Code::KafkaStorageError
+            | Code::LeaderNotAvailable
+            | Code::NotEnoughReplicas
+            | Code::NotEnoughReplicasAfterAppend
+            | Code::NotLeaderForPartition
+            | Code::ReplicaNotAvailable,
+            _,
+        ) => Verdict::Part {
+            whole: false,
+            reason: reason(code),
+        },
         (Code::InvalidTopic, _) => refused(format!("{topic} is no valid topic name")),
         // librdkafka gives this code to a whole batch if it has exactly one bad record.
         (Code::InvalidRecord, Refusal::Delivery { alone: false, .. }) => Verdict::Suspect,
@@ -59,10 +77,7 @@ pub(super) fn verdict(code: RDKafkaErrorCode, message: &Message, by: Refusal<'_>
             "topic {topic} does not take this record (a compacted topic takes none without a key)"
         )),
         (Code::InvalidDifferentRecord, _) => Verdict::Again,
-        // Access, policies and clocks are put right by people, without a new message.
-        (Code::TopicAuthorizationFailed, _) => failed(format!(
-            "not authorized to write to topic {topic}: grant the operation Write on it"
-        )),
+        // Policies and clocks are put right by people, without a new message.
         (Code::PolicyViolation | Code::InvalidTimestamp | Code::UnsupportedForMessageFormat, _) => {
             failed(format!("topic {topic}: {code}"))
         }
@@ -115,19 +130,13 @@ fn is_outage(code: RDKafkaErrorCode) -> bool {
             | Code::Inconsistent
             | Code::InvalidProducerEpoch
             | Code::InvalidProducerIdMapping
-            | Code::KafkaStorageError
-            | Code::LeaderNotAvailable
             | Code::MessageTimedOut
             | Code::NetworkException
-            | Code::NotEnoughReplicas
-            | Code::NotEnoughReplicasAfterAppend
-            | Code::NotLeaderForPartition
             | Code::OperationTimedOut
             | Code::OutOfOrderSequenceNumber
             | Code::PurgeInflight
             | Code::PurgeQueue
             | Code::QueueFull
-            | Code::ReplicaNotAvailable
             | Code::RequestTimedOut
             | Code::Resolve
             | Code::Retry
@@ -177,6 +186,10 @@ mod tests {
 
     use super::*;
 
+    const PART: Failure = Failure::PartOutage {
+        retry_after: std::time::Duration::ZERO,
+    };
+
     fn failure(code: RDKafkaErrorCode, closed: Option<&Closed>) -> Option<Failure> {
         let message = Message {
             topic: Topic::from("orders"),
@@ -194,6 +207,7 @@ mod tests {
             },
         ) {
             Verdict::Final(error) => Some(error.failure()),
+            Verdict::Part { .. } => Some(PART),
             Verdict::Oversized | Verdict::Suspect | Verdict::Again => None,
         }
     }
@@ -209,7 +223,6 @@ mod tests {
             Code::BrokerTransportFailure,
             Code::ClusterAuthorizationFailed,
             Code::MessageTimedOut,
-            Code::NotEnoughReplicas,
             Code::PurgeInflight,
             Code::PurgeQueue,
             Code::SaslAuthenticationFailed,
@@ -237,16 +250,16 @@ mod tests {
     }
 
     #[test]
-    fn access_may_be_granted_later_and_a_bad_record_stays_bad() {
+    fn a_topic_is_not_the_broker_and_a_bad_record_stays_bad() {
         use RDKafkaErrorCode as Code;
-        assert_eq!(
-            failure(Code::TopicAuthorizationFailed, None),
-            Some(Failure::Transient)
-        );
-        assert_eq!(
-            failure(Code::UnknownTopicOrPartition, None),
-            Some(Failure::Transient)
-        );
+        for code in [
+            Code::TopicAuthorizationFailed,
+            Code::UnknownTopicOrPartition,
+            Code::UnknownTopic,
+            Code::NotEnoughReplicas,
+        ] {
+            assert_eq!(failure(code, None), Some(PART), "{code:?}");
+        }
         assert_eq!(failure(Code::InvalidRecord, None), Some(Failure::Permanent));
         assert_eq!(failure(Code::InvalidTopic, None), Some(Failure::Permanent));
         // A code that nobody has thought of.

@@ -3,16 +3,20 @@
 //! only what is done.
 
 mod call;
+mod cluster;
 mod config;
 mod diagnosis;
 mod error;
 mod log;
 mod oversize;
+mod place;
 mod publisher;
 mod readback;
 mod session;
 mod sheet;
+mod stall;
 mod subscription;
+mod trial;
 mod warm;
 
 pub use config::{Compression, ConfigError, KafkaConfig};

@@ -13,11 +13,14 @@ use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{Instant, timeout_at};
 
 use super::call::Call;
-use super::config::{ConfigError, KafkaConfig};
+use super::cluster::TopicState;
+use super::config::{ConfigError, KafkaConfig, PARTITIONER};
 use super::error::{Refusal, Verdict, after_closing, unavailable, verdict};
 use super::oversize;
+use super::place::{Place, Places};
 use super::session::{ALONE, Closed, Handover, Session, Ticket};
 use super::sheet::Sheet;
+use super::stall::{self, Stall};
 
 /// Longer than anybody means, and short enough to be added to any time.
 const DEADLINE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
@@ -26,9 +29,11 @@ const ROUNDS_MAX: usize = 48;
 /// How often to look whether a full queue has room again.
 const QUEUE_CHECK: Duration = Duration::from_millis(2);
 /// How long reports may take to come in that are certain to come.
-const SETTLE_TIMEOUT: Duration = Duration::from_secs(1);
+pub(super) const SETTLE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a cluster may take to answer a new connection. TLS and SASL take their time.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long one broker may take to say what it knows of some topics.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(1);
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
 /// Calls that waited while another one found nobody there need not find out again.
 const UNREACHED_FOR: Duration = Duration::from_millis(250);
@@ -39,6 +44,9 @@ pub struct KafkaPublisher {
     /// At most the configured size; lowered when a topic turns out to take less.
     batch_bytes: AtomicU32,
     current: Mutex<Current>,
+    pub(super) places: Places,
+    /// The last session in which parts were tried again.
+    pub(super) trial: Mutex<Option<Arc<Session>>>,
     /// A topic that exists, to ask the cluster about without asking for all of them.
     known_topic: OnceLock<Topic>,
 }
@@ -53,15 +61,23 @@ impl KafkaPublisher {
     pub fn new(config: KafkaConfig) -> Result<Self, ConfigError> {
         config.validate()?;
         let session = Arc::new(Session::open(&config, config.batch_bytes)?);
+        let partitioner = config.properties.get("partitioner");
+        let is_ours = partitioner.is_none_or(|name| name.expose() == PARTITIONER);
         Ok(Self {
             batch_bytes: AtomicU32::new(config.batch_bytes),
             config,
+            places: Places::new(is_ours),
+            trial: Mutex::default(),
             current: Mutex::new(Current {
                 session,
                 unreached: None,
             }),
             known_topic: OnceLock::new(),
         })
+    }
+
+    pub(super) fn config(&self) -> &KafkaConfig {
+        &self.config
     }
 
     /// The current session, made anew if it was closed.
@@ -101,17 +117,49 @@ impl KafkaPublisher {
         Ok(Arc::clone(&current.session))
     }
 
-    /// A session of this call's own in which every message is alone in its batch. What the last session left
-    /// is gone by then.
-    async fn isolated(&self, topic: &Topic, deadline: Instant) -> Result<Arc<Session>, String> {
+    /// A session beside the current one. What the last session left is gone by then.
+    pub(super) async fn fresh(
+        &self,
+        batch_bytes: u32,
+        deadline: Instant,
+    ) -> Result<Arc<Session>, String> {
         drop(self.opened(deadline).await?);
-        let session = self.open(ALONE).await?;
+        self.open(batch_bytes).await
+    }
+
+    /// A session of this call's own, whose cluster has answered.
+    async fn own_session(
+        &self,
+        topic: &Topic,
+        batch_bytes: u32,
+        deadline: Instant,
+    ) -> Result<Arc<Session>, String> {
+        let session = self.fresh(batch_bytes, deadline).await?;
         let timeout = CONNECT_TIMEOUT.min(deadline.saturating_duration_since(Instant::now()));
         let probed = probe(&session, Some(topic.clone()), timeout).await;
         if probed.is_err() {
             session.close(Closed::Poisoned);
         }
         probed.map(|()| session)
+    }
+
+    /// What the cluster says about topics. librdkafka asks the broker that it sent something to last, which may
+    /// be just the one that is silent. A client without a past asks one that answers.
+    pub(super) async fn look(
+        &self,
+        session: &Session,
+        topics: Vec<Topic>,
+        deadline: Instant,
+    ) -> Result<Vec<TopicState>, String> {
+        let patience = || LOOK_TIMEOUT.min(deadline.saturating_duration_since(Instant::now()));
+        let seen = session.look(topics.clone(), patience()).await;
+        if seen.is_ok() || patience().is_zero() {
+            return seen;
+        }
+        let fresh = self.open(self.config.batch_bytes).await?;
+        let seen = fresh.look(topics, patience()).await;
+        fresh.close(Closed::Poisoned);
+        seen
     }
 
     async fn open(&self, batch_bytes: u32) -> Result<Arc<Session>, String> {
@@ -127,13 +175,15 @@ impl KafkaPublisher {
             call: &ticket.call,
         };
         let handed_over = self.hand_over(session, &ticket, sheet, deadline).await;
+        let mut stall = None;
         if handed_over.is_continue() {
             // Whether it ended, failed or ran out of time is seen below.
-            timeout_at(deadline, settled_or_fatal(session, &ticket.call))
-                .await
-                .unwrap_or(());
+            stall = stall::watch(self, session, &ticket.call, sheet, deadline).await;
         }
-        if Instant::now() >= deadline && !ticket.call.is_settled() {
+        if let Some(stall) = &stall {
+            stall.close_parts(&self.places);
+            session.close(Closed::Poisoned);
+        } else if Instant::now() >= deadline && !ticket.call.is_settled() {
             let reason = session.explain("no acknowledgement before the deadline");
             session.close(Closed::Outage { reason });
         } else if !session.is_open() {
@@ -149,7 +199,10 @@ impl KafkaPublisher {
             .await
             .unwrap_or(());
         drop(unfinished);
-        self.judge(session, &ticket, sheet, deadline).await;
+        let oversized = self.judge(session, &ticket, sheet, stall.as_ref());
+        if !oversized.is_empty() {
+            self.rule(session, sheet, &oversized, deadline).await;
+        }
     }
 
     /// Hands over what is still open, in order, but only one message of a key that is not warm yet. Breaks off
@@ -172,6 +225,14 @@ impl KafkaPublisher {
             if sheet.hold_back(index) {
                 continue;
             }
+            let partition = match self.places.of(index, message) {
+                Place::Anywhere => None,
+                Place::At(partition) => Some(partition),
+                Place::Closed(_, error) => {
+                    sheet.settle(index, Verdict::Final(error));
+                    continue;
+                }
+            };
             let key = message
                 .key
                 .as_ref()
@@ -180,7 +241,7 @@ impl KafkaPublisher {
                 continue;
             }
             loop {
-                match session.hand_over(ticket, index, message) {
+                match session.hand_over(ticket, index, message, partition) {
                     Handover::Taken => break,
                     Handover::QueueFull if Instant::now() < deadline => {
                         tokio::time::sleep(QUEUE_CHECK).await;
@@ -190,7 +251,8 @@ impl KafkaPublisher {
                         let by = Refusal::Local {
                             message_bytes_max: limit,
                         };
-                        sheet.settle(index, verdict(code, message, by));
+                        let verdict = verdict(code, message, by);
+                        self.settle(sheet, index, verdict, partition);
                         break;
                     }
                     Handover::QueueFull | Handover::SessionClosed => {
@@ -202,47 +264,84 @@ impl KafkaPublisher {
         std::ops::ControlFlow::Continue(())
     }
 
-    /// Turns the reports of a round into outcomes, and finds out what was too large.
-    async fn judge(
+    /// Turns the reports of a round into outcomes, and gives those messages that were too large, or seemed so.
+    fn judge(
         &self,
         session: &Session,
         ticket: &Ticket<'_>,
         sheet: &mut Sheet<'_>,
-        deadline: Instant,
-    ) {
+        stall: Option<&Stall>,
+    ) -> Vec<usize> {
         let closed = session.closed_because();
         let reports = ticket.call.reports();
         let mut oversized = Vec::new();
         let mut taken = Vec::with_capacity(reports.len());
         for index in sheet.open() {
             let message = &sheet.batch[index];
+            let mut partition = None;
             let verdict = match reports[index] {
                 Some(Ok(())) => {
                     taken.push(index);
                     sheet.outcomes[index] = Some(Ok(()));
                     continue;
                 }
-                Some(Err(code)) => verdict(
-                    code,
-                    message,
-                    Refusal::Delivery {
-                        closed,
-                        alone: session.sends_alone(message),
-                    },
-                ),
+                Some(Err((code, at))) => {
+                    partition = at;
+                    let alone = session.sends_alone(message);
+                    match stall.and_then(|stall| stall.blames(&message.topic, at, code)) {
+                        Some(reason) => Verdict::Part {
+                            whole: false,
+                            reason,
+                        },
+                        None => verdict(code, message, Refusal::Delivery { closed, alone }),
+                    }
+                }
                 None => closed.map_or(Verdict::Again, after_closing),
             };
+            if matches!(verdict, Verdict::Part { .. }) {
+                ticket.cool_down();
+            }
             match verdict {
-                Verdict::Oversized => oversized.push((index, message)),
+                Verdict::Oversized => oversized.push(index),
                 Verdict::Suspect => sheet.isolate = true,
-                verdict => sheet.settle(index, verdict),
+                verdict => self.settle(sheet, index, verdict, partition),
             }
         }
         ticket.warm_up(taken);
-        if oversized.is_empty() {
-            return;
-        }
-        let ruling = oversize::rule(&self.config, &oversized, session, deadline).await;
+        oversized
+    }
+
+    /// Settles a message; if its part is to blame, that is remembered.
+    fn settle(
+        &self,
+        sheet: &mut Sheet<'_>,
+        index: usize,
+        verdict: Verdict,
+        partition: Option<i32>,
+    ) {
+        let verdict = match verdict {
+            Verdict::Part { whole, reason } => {
+                let partition = partition.filter(|_| !whole);
+                let topic = &sheet.batch[index].topic;
+                Verdict::Final(self.places.failed(topic, partition, &reason))
+            }
+            verdict => verdict,
+        };
+        sheet.settle(index, verdict);
+    }
+
+    /// Finds out what was too large.
+    async fn rule(
+        &self,
+        session: &Session,
+        sheet: &mut Sheet<'_>,
+        oversized: &[usize],
+        deadline: Instant,
+    ) {
+        let batch = sheet.batch;
+        let messages = oversized.iter().map(|index| (*index, &batch[*index]));
+        let messages: Vec<(usize, &Message)> = messages.collect();
+        let ruling = oversize::rule(&self.config, &messages, session, deadline).await;
         // A session in which every message is alone says nothing about batches.
         if session.batch_bytes != ALONE {
             self.batch_bytes
@@ -263,6 +362,7 @@ impl Publisher for KafkaPublisher {
     ) -> Vec<Result<(), PublishError>> {
         let deadline = Instant::now() + deadline.min(DEADLINE_MAX);
         let mut sheet = Sheet::new(batch, self.config.message_bytes_max as usize);
+        self.try_parts(&mut sheet, deadline).await;
         for _ in 0..ROUNDS_MAX {
             let Some(first) = sheet.open().next() else {
                 break;
@@ -274,7 +374,7 @@ impl Publisher for KafkaPublisher {
             let topic = &batch[first].topic;
             let isolate = std::mem::take(&mut sheet.isolate);
             let session = if isolate {
-                self.isolated(topic, deadline).await
+                self.own_session(topic, ALONE, deadline).await
             } else {
                 self.session(topic, deadline).await
             };
@@ -310,9 +410,9 @@ impl Publisher for KafkaPublisher {
 }
 
 /// Closes the session of a call whose future was dropped: its messages must not be sent later.
-struct Unfinished<'a> {
-    session: &'a Arc<Session>,
-    call: &'a Call,
+pub(super) struct Unfinished<'a> {
+    pub(super) session: &'a Arc<Session>,
+    pub(super) call: &'a Call,
 }
 
 impl Drop for Unfinished<'_> {
@@ -323,13 +423,13 @@ impl Drop for Unfinished<'_> {
     }
 }
 
-async fn settled(call: &Call) {
+pub(super) async fn settled(call: &Call) {
     while !call.is_settled() {
         call.changed().await;
     }
 }
 
-async fn settled_or_fatal(session: &Session, call: &Call) {
+pub(super) async fn settled_or_fatal(session: &Session, call: &Call) {
     while !call.is_settled() && session.is_open() {
         call.changed().await;
     }

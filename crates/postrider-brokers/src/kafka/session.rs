@@ -10,12 +10,13 @@ use postrider_core::{Message, Topic, text};
 use rdkafka::ClientContext;
 use rdkafka::config::{FromClientConfigAndContext, RDKafkaLogLevel};
 use rdkafka::error::{KafkaError, KafkaResult};
-use rdkafka::message::{DeliveryResult, Header, OwnedHeaders};
+use rdkafka::message::{DeliveryResult, Header, Message as _, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, Producer, ProducerContext, PurgeConfig, ThreadedProducer};
 use rdkafka::types::RDKafkaErrorCode;
 use tokio::sync::watch;
 
 use super::call::Call;
+use super::cluster::{self, TopicState};
 use super::config::KafkaConfig;
 use super::warm::{Mark, Marker, WarmKeys};
 
@@ -109,18 +110,22 @@ impl Session {
         }
     }
 
-    /// Puts a message at the end of its partition's queue.
+    /// Puts a message at the end of its partition's queue. Unless one is named, librdkafka chooses it.
     pub(super) fn hand_over(
         &self,
         ticket: &Ticket<'_>,
         index: usize,
         message: &Message,
+        partition: Option<i32>,
     ) -> Handover {
         let producer = self.producer.read().unwrap_or_else(PoisonError::into_inner);
         let Some(producer) = producer.as_ref() else {
             return Handover::SessionClosed;
         };
         let mut record = BaseRecord::with_opaque_to(message.topic.as_str(), ticket.slot(index));
+        if let Some(partition) = partition {
+            record = record.partition(partition);
+        }
         if let Some(key) = &message.key {
             record = record.key(key.as_bytes());
         }
@@ -181,6 +186,23 @@ impl Session {
             }
             Err(_) => Err(self.explain(&format!("no broker answers within {timeout:?}"))),
         }
+    }
+
+    /// What the cluster says about these topics.
+    pub(super) async fn look(
+        &self,
+        topics: Vec<Topic>,
+        timeout: Duration,
+    ) -> Result<Vec<TopicState>, String> {
+        let producer = self
+            .producer
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let producer = producer.ok_or("the connection is being closed")?;
+        let look = move || cluster::look(producer.client(), &topics, timeout);
+        let states = tokio::task::spawn_blocking(look).await;
+        states.unwrap_or_else(|error| Err(error.to_string()))
     }
 
     /// What happened, with librdkafka's last complaint as the likely cause.
@@ -285,6 +307,11 @@ impl Ticket<'_> {
         self.warm_keys().extend(marks);
     }
 
+    /// A topic that was made anew does not know this session any more.
+    pub(super) fn cool_down(&self) {
+        *self.warm_keys() = WarmKeys::default();
+    }
+
     fn warm_keys(&self) -> MutexGuard<'_, WarmKeys> {
         let warm = &self.session.warm;
         warm.lock().unwrap_or_else(PoisonError::into_inner)
@@ -333,10 +360,10 @@ impl ProducerContext for Reports {
         let call = self.shared.calls().get(&((slot >> 32) as u32)).cloned();
         // A call that gave up and went away no longer wants to know.
         let Some(call) = call else { return };
-        let report = result.as_ref().map(|_| ()).map_err(|(error, _)| {
-            error
-                .rdkafka_error_code()
-                .unwrap_or(RDKafkaErrorCode::Unknown)
+        let report = result.as_ref().map(|_| ()).map_err(|(error, message)| {
+            let code = error.rdkafka_error_code();
+            let partition = Some(message.partition()).filter(|number| *number >= 0);
+            (code.unwrap_or(RDKafkaErrorCode::Unknown), partition)
         });
         call.report(slot & u32::MAX as usize, report);
     }

@@ -186,6 +186,8 @@ const STOPPED: &str = "memory broker is stopped";
 const BLOCKED: &str = "memory broker is blocked";
 /// As in Kafka.
 const TOPIC_BYTES_MAX: usize = 249;
+/// After so long somebody may have created a topic that does not exist.
+const TOPIC_RETRY: Duration = Duration::from_secs(1);
 
 fn unavailable(reason: &str) -> PublishError {
     PublishError::Unavailable {
@@ -212,8 +214,10 @@ impl State {
         }
         if !self.topics.contains_key(topic) {
             if !config.create_topics {
-                return Err(PublishError::UnknownTopic {
-                    topic: topic.clone(),
+                return Err(PublishError::PartUnavailable {
+                    part: format!("topic {topic}"),
+                    reason: "it does not exist".into(),
+                    retry_after: TOPIC_RETRY,
                 });
             }
             if self.topics.len() >= config.topics_max {

@@ -1,9 +1,13 @@
 //! From Pub/Sub's answers to what Postrider does about them.
 
+use std::time::Duration;
+
 use google_cloud_gax::error::rpc::Code;
 use google_cloud_pubsub::Error;
 use google_cloud_pubsub::error::PublishError as ClientError;
-use postrider_core::{Message, PublishError, text};
+use postrider_core::{Message, PublishError, Topic, text};
+
+use crate::parts::Part;
 
 /// The one place that knows the codes. It speaks of a request; whose fault a refusal is, the caller finds
 /// out by sending less.
@@ -21,16 +25,12 @@ fn classify_rpc(error: &Error, message: &Message) -> PublishError {
         return unavailable(&reason);
     };
     match status.code {
-        Code::NotFound => PublishError::UnknownTopic {
-            topic: message.topic.clone(),
-        },
+        Code::NotFound => part_unavailable(&message.topic, "it does not exist"),
         Code::InvalidArgument => PublishError::Refused { reason },
-        Code::PermissionDenied => PublishError::Failed {
-            reason: text::bounded(
-                &format!("grant the role roles/pubsub.publisher on the topic: {reason}"),
-                text::ERROR_BYTES_MAX,
-            ),
-        },
+        Code::PermissionDenied => part_unavailable(
+            &message.topic,
+            &format!("grant the role roles/pubsub.publisher on the topic: {reason}"),
+        ),
         Code::AlreadyExists
         | Code::FailedPrecondition
         | Code::OutOfRange
@@ -45,8 +45,14 @@ fn classify_rpc(error: &Error, message: &Message) -> PublishError {
 pub(super) fn for_the_rest(error: &PublishError) -> PublishError {
     match error {
         PublishError::Unavailable { reason, .. } => unavailable(reason),
-        PublishError::UnknownTopic { topic } => PublishError::UnknownTopic {
-            topic: topic.clone(),
+        PublishError::PartUnavailable {
+            part,
+            reason,
+            retry_after,
+        } => PublishError::PartUnavailable {
+            part: part.clone(),
+            reason: reason.clone(),
+            retry_after: *retry_after,
         },
         PublishError::Failed { reason } => PublishError::Failed {
             reason: reason.clone(),
@@ -59,6 +65,15 @@ pub(super) fn for_the_rest(error: &PublishError) -> PublishError {
 pub(super) fn is_answer(error: &Error) -> bool {
     let code = error.status().map(|status| status.code);
     matches!(code, Some(Code::NotFound | Code::PermissionDenied))
+}
+
+/// How long it waits is decided where all answers come together.
+fn part_unavailable(topic: &Topic, reason: &str) -> PublishError {
+    PublishError::PartUnavailable {
+        part: Part::topic(topic).to_string(),
+        reason: text::bounded(reason, text::ERROR_BYTES_MAX),
+        retry_after: Duration::ZERO,
+    }
 }
 
 pub(super) fn unavailable(reason: &str) -> PublishError {

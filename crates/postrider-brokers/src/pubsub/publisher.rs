@@ -15,10 +15,11 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::check::{check, topic_name};
 use super::config::{ConfigError, PubSubConfig};
-use super::error::{is_answer, unavailable};
+use super::error::{for_the_rest, is_answer, unavailable};
 use super::session::Session;
 use super::strand::Strand;
 use crate::held::HeldKeys;
+use crate::parts::{Part, Parts};
 
 /// Longer than anybody means, and short enough to be added to any time.
 const DEADLINE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
@@ -33,6 +34,8 @@ pub struct PubSubPublisher {
     config: PubSubConfig,
     session: Mutex<Option<Arc<Session>>>,
     admin: OnceCell<TopicAdmin>,
+    /// Topics that take no writes.
+    parts: Parts,
 }
 
 impl PubSubPublisher {
@@ -43,6 +46,7 @@ impl PubSubPublisher {
             config,
             session: Mutex::new(None),
             admin: OnceCell::new(),
+            parts: Parts::default(),
         })
     }
 
@@ -54,6 +58,46 @@ impl PubSubPublisher {
         let session = Arc::new(Session::open(&self.config).await?);
         *current = Some(Arc::clone(&session));
         Ok(session)
+    }
+}
+
+impl PubSubPublisher {
+    /// What goes to a topic that takes no writes fails here, unless the topic is due to be tried again. The service
+    /// answers for each topic alone and at once, so that a try costs the others nothing.
+    fn hold_closed(&self, batch: &[Message], outcomes: &mut [Option<Result<(), PublishError>>]) {
+        if self.parts.is_well() {
+            return;
+        }
+        // Decided once for a topic: a later message must not find it open where an earlier one did not.
+        let mut closed: HashMap<&Topic, Option<PublishError>> = HashMap::new();
+        for (message, outcome) in std::iter::zip(batch, outcomes) {
+            let decide = || {
+                let part = Part::topic(&message.topic);
+                let error = self.parts.closed(&part)?;
+                self.parts.try_again(&part).is_none().then_some(error)
+            };
+            let error = closed.entry(&message.topic).or_insert_with(decide);
+            *outcome = error.as_ref().map(|error| Err(for_the_rest(error)));
+        }
+    }
+
+    /// Remembers what an outcome says about its topic.
+    fn remembered(
+        &self,
+        message: &Message,
+        outcome: Result<(), PublishError>,
+    ) -> Result<(), PublishError> {
+        match outcome {
+            Ok(()) if self.parts.is_well() => Ok(()),
+            Ok(()) => {
+                self.parts.recovered(&Part::topic(&message.topic));
+                Ok(())
+            }
+            Err(PublishError::PartUnavailable { reason, .. }) => {
+                Err(self.parts.failed(&Part::topic(&message.topic), &reason))
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -71,6 +115,7 @@ impl Publisher for PubSubPublisher {
             Err(_) => return all_unavailable(batch, "no time left to connect"),
         };
         let mut outcomes: Vec<_> = batch.iter().map(|_| None).collect();
+        self.hold_closed(batch, &mut outcomes);
         let mut strands = strands(batch, &session, &self.config.project, &mut outcomes);
         let unfinished = Unfinished {
             session: &session,
@@ -84,9 +129,9 @@ impl Publisher for PubSubPublisher {
             outcomes[index] = Some(outcome);
         }
         let missing = || Err(unavailable("no acknowledgement before the deadline"));
-        outcomes
-            .into_iter()
-            .map(|outcome| outcome.unwrap_or_else(missing))
+        let outcomes = outcomes.into_iter().map(|o| o.unwrap_or_else(missing));
+        std::iter::zip(batch, outcomes)
+            .map(|(message, outcome)| self.remembered(message, outcome))
             .collect()
     }
 
@@ -151,6 +196,9 @@ fn strands<'a>(
     let mut clients: HashMap<&Topic, Client> = HashMap::new();
     let mut strands: HashMap<(&Topic, Option<&str>), Strand<'a>> = HashMap::new();
     for (index, message) in batch.iter().enumerate() {
+        if outcomes[index].is_some() {
+            continue;
+        }
         if held.holds(index, message) {
             outcomes[index] = Some(Err(PublishError::Untried));
             continue;

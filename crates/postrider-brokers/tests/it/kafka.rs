@@ -65,7 +65,7 @@ impl PublisherWorld for World {
     }
 }
 
-fn seen(record: KafkaRecord) -> Seen {
+pub(crate) fn seen(record: KafkaRecord) -> Seen {
     let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
     let headers = record.headers.into_iter();
     Seen::new(
@@ -291,7 +291,7 @@ async fn a_topic_that_is_made_later_is_found() {
     let batch = interleaved(&topic, &["a"], 0, 3);
     let outcomes = world.publisher.publish(&batch, DEADLINE).await;
     assert!(
-        matches!(outcomes[0], Err(PublishError::UnknownTopic { .. })),
+        matches!(outcomes[0], Err(PublishError::PartUnavailable { .. })),
         "{outcomes:?}"
     );
     assert!(outcomes.iter().all(Result::is_err));

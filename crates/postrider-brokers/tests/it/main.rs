@@ -3,6 +3,7 @@
 mod diagnosis;
 mod kafka;
 mod memory;
+mod parts;
 mod pubsub;
 mod readback;
 mod subscription_kafka;

@@ -204,6 +204,9 @@ const NOT_FOUND: &str = "5";
 const PERMISSION_DENIED: &str = "7";
 const RESOURCE_EXHAUSTED: &str = "8";
 const UNAUTHENTICATED: &str = "16";
+const PART: Failure = Failure::PartOutage {
+    retry_after: Duration::ZERO,
+};
 
 #[tokio::test]
 async fn a_message_that_the_service_refuses_harms_only_its_key() {
@@ -254,14 +257,20 @@ async fn answers_are_outages_retries_or_deaths() {
     let (_server, publisher) = scripted().await;
     let cases = [
         (INVALID_ARGUMENT, Failure::Permanent),
-        (NOT_FOUND, Failure::Transient),
-        (PERMISSION_DENIED, Failure::Transient),
+        (NOT_FOUND, PART),
+        (PERMISSION_DENIED, PART),
         (RESOURCE_EXHAUSTED, Failure::Outage),
         (UNAUTHENTICATED, Failure::Outage),
     ];
     for (code, expected) in cases {
-        let message = answered(numbered(&Topic::from("orders"), code, 0), code);
+        // A topic of its own: one that takes no writes is not asked again at once.
+        let topic = Topic::from(format!("orders-{code}"));
+        let message = answered(numbered(&topic, code, 0), code);
         let outcome = publisher.publish(&[message], DEADLINE).await.remove(0);
-        assert_eq!(outcome.unwrap_err().failure(), expected, "code {code}");
+        let failure = match outcome.unwrap_err().failure() {
+            Failure::PartOutage { .. } => PART,
+            failure => failure,
+        };
+        assert_eq!(failure, expected, "code {code}");
     }
 }

@@ -5,8 +5,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 
-use super::Admin;
 use super::overview::dependency;
+use super::{Admin, listed};
 
 pub(super) async fn livez() -> Json<Value> {
     Json(json!({ "live": true }))
@@ -24,6 +24,9 @@ pub(super) async fn readyz(State(admin): State<Admin>) -> (StatusCode, Json<Valu
                 "name": outbox.name(),
                 "database": dependency(&report.database),
                 "broker": dependency(&report.broker),
+                // What is wrong with single records is no reason to send nobody here.
+                "findings": listed::findings(&outbox.findings()),
+                "parts": report.parts,
             })
         })
         .collect();

@@ -28,6 +28,14 @@ pub(super) const PAGE_DEFAULT: u32 = 50;
 pub(super) const PAGE_MAX: u32 = 500;
 pub(super) const PARKED_MAX: u32 = 200;
 pub(super) const ACTS_MAX: u32 = 200;
+/// Of a list, about: what is longer ends sooner.
+pub(super) const ANSWER_BYTES_MAX: usize = 4 << 20;
+/// Of each text in a list, as it is written in JSON.
+pub(super) const LISTED_BYTES_MAX: usize = 1024;
+/// Of each text of a single record.
+pub(super) const SINGLE_BYTES_MAX: usize = 64 * 1024;
+/// Of what a relay's store knows to be wrong.
+pub(super) const FINDINGS_MAX: usize = 100;
 /// Records that one change may be about.
 pub(super) const CHANGE_MAX: u64 = 100_000;
 /// Of a payload, as it is shown.

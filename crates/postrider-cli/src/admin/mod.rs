@@ -8,6 +8,7 @@ mod counts;
 mod health;
 mod history;
 mod limits;
+mod listed;
 mod metrics;
 mod outbox;
 mod overview;

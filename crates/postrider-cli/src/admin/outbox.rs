@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts as RequestParts;
-use postrider::core::operate::ManagedStore;
+use postrider::core::operate::{Finding, ManagedStore};
 use postrider::core::{Layout, Publisher, RecordId, Router, StoreError};
 use postrider::relay::Monitor;
 use postrider::{Health, Relay};
@@ -68,6 +68,13 @@ impl Managed {
 
     pub(super) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// What the relay's store knows to be wrong, without a question to the database.
+    pub(super) fn findings(&self) -> Vec<Finding> {
+        let mut findings = self.store.findings();
+        findings.truncate(limits::FINDINGS_MAX);
+        findings
     }
 
     /// Puts a question to the database, when it is its turn and within 10 seconds.

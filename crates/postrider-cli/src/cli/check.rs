@@ -58,7 +58,12 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         let broken = found.iter().any(|finding| finding.level == Level::Error);
         if args.deep && !broken {
             let limits = limits(&config, outbox);
-            let held_up = in_database(outbox, store.diagnose(&limits)).await;
+            let diagnosed = async {
+                let mut found = store.diagnose(&limits).await?;
+                found.extend(store.findings());
+                Ok(found)
+            };
+            let held_up = in_database(outbox, diagnosed).await;
             found.extend(held_up);
             let named = topics.entry(&outbox.broker).or_default();
             named.extend(topics_of(outbox, &store).await);

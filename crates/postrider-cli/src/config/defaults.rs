@@ -26,6 +26,8 @@ pub(crate) const MAX_ATTEMPTS: u32 = 25;
 pub(crate) const MAX_ATTEMPTS_BOUNDS: RangeInclusive<u32> = 1..=10_000;
 pub(crate) const BATCH: u32 = 1000;
 pub(crate) const BATCH_BOUNDS: RangeInclusive<u32> = 1..=10_000;
+pub(crate) const BATCH_BYTES: u32 = 8 << 20;
+pub(crate) const BATCH_BYTES_BOUNDS: RangeInclusive<u32> = 64 << 10..=1 << 30;
 pub(crate) const CLAIMS: u32 = 3;
 pub(crate) const CLAIMS_BOUNDS: RangeInclusive<u32> = 1..=16;
 /// Beyond one connection per claim: two for cleanup, backlog and readiness, two for the admin API.

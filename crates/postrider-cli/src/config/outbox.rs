@@ -24,6 +24,7 @@ pub(crate) struct Outbox {
     pub(crate) max_attempts: u32,
     pub(crate) count_outages: bool,
     pub(crate) batch: u32,
+    pub(crate) batch_bytes: u32,
     pub(crate) claims: u32,
     #[serde(serialize_with = "show::duration")]
     pub(crate) poll_min: Duration,
@@ -36,6 +37,7 @@ pub(crate) struct Outbox {
     #[serde(serialize_with = "show::duration")]
     pub(crate) stop_timeout: Duration,
     pub(crate) notify: bool,
+    pub(crate) order_is_drawn: bool,
     #[serde(flatten, serialize_with = "show::layout")]
     pub(crate) layout: Layout,
     pub(crate) retry: Retry,
@@ -85,6 +87,12 @@ impl Outbox {
             )?,
             count_outages: raw.count_outages,
             batch: scope.number("batch", raw.batch, batch, defaults::BATCH_BOUNDS)?,
+            batch_bytes: scope.number(
+                "batch_bytes",
+                raw.batch_bytes,
+                defaults::BATCH_BYTES,
+                defaults::BATCH_BYTES_BOUNDS,
+            )?,
             claims,
             poll_min: timing.poll_min,
             poll_max: timing.poll_max,
@@ -92,6 +100,7 @@ impl Outbox {
             lease: timing.lease,
             stop_timeout: timing.stop_timeout,
             notify: raw.notify,
+            order_is_drawn: raw.order_is_drawn,
             retry: Retry::read(&raw.retry, &Scope(scope.0.key("retry")))?,
             cleanup: Cleanup::read(raw.cleanup, &layout, scope)?,
             layout,

@@ -80,7 +80,7 @@ pub(crate) struct Outbox {
     pub(crate) name: Option<String>,
     /// Where the table is: `postgres://user:password@host:5432/name` or `sqlite:path/to/file.db`.
     pub(crate) database: Option<Reference>,
-    /// At most so many to the database; more than `claims`. Default: `claims` + 2.
+    /// At most so many to the database; more than `claims`. Default: `claims` + 4.
     pub(crate) connections: Option<i64>,
     /// The name of a `[broker.<name>]`.
     pub(crate) broker: Option<String>,
@@ -94,11 +94,15 @@ pub(crate) struct Outbox {
     pub(crate) count_outages: bool,
     /// Most records per claim. The layout's own default comes first.
     pub(crate) batch: Option<i64>,
+    /// Most bytes of records that the claims of a relay hold together. A larger record is claimed alone; sending takes about five times
+    /// as much memory.
+    pub(crate) batch_bytes: Option<i64>,
     /// How many claims overlap at most: one while it keeps up alone.
     pub(crate) claims: Option<i64>,
     /// The wait after a claim that found nothing: a quarter of the idle time, at least this. The layout's own default comes first.
     pub(crate) poll_min: Option<String>,
-    /// The same, at most. The layout's own default comes first.
+    /// The same, at most; up to 40 times as long as a look takes where that is more, but no more than 30 s. The layout's own default
+    /// comes first.
     pub(crate) poll_max: Option<String>,
     /// How long the broker has to take a batch.
     pub(crate) publish_timeout: Option<String>,
@@ -108,6 +112,10 @@ pub(crate) struct Outbox {
     pub(crate) stop_timeout: Option<String>,
     /// Whether to listen for the trigger that `postrider init --notify` makes.
     pub(crate) notify: bool,
+    /// Whether every writer leaves the order column (`created_at` or the id) to the database or to our library. Then claims
+    /// in order begin above what is settled, and a transaction that is open elsewhere does not slow them down. If a writer
+    /// brings an older value all the same, a later event of its key may overtake it.
+    pub(crate) order_is_drawn: bool,
     /// The wait between two tries of a record: a table, see below.
     pub(crate) retry: Retry,
     /// A table, see below. Without it nothing is deleted.

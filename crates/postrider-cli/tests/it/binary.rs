@@ -161,6 +161,15 @@ impl Relay {
         kill_process(pid, signal).unwrap();
     }
 
+    /// The most memory that it has had so far.
+    pub(crate) fn peak_kib(&self) -> u64 {
+        let id = self.child.lock().unwrap().id();
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let peak = peak.and_then(|peak| peak.trim().strip_suffix("kB"));
+        peak.unwrap().trim().parse().unwrap()
+    }
+
     /// The log so far, line by line.
     pub(crate) fn text(&self) -> Vec<String> {
         self.lines.lock().unwrap().clone()

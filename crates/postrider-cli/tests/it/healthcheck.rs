@@ -35,7 +35,8 @@ async fn an_outage_is_not_ready_and_alive() {
     asking
         .run(&["healthcheck", "--ready"])
         .exits(1)
-        .says("/readyz answers 503");
+        .says("/readyz answers 503")
+        .says("orders: database: ");
 }
 
 #[tokio::test]

@@ -19,8 +19,9 @@ const RECORDS_SQL: &str = "
       CASE WHEN n % 10 > 4 THEN now() END, CASE WHEN n % 10 = 0 THEN 'broker said ' || n % 100 END
     FROM generate_series(1, 100000) n";
 const TROUBLES_SQL: &str = "
-    INSERT INTO postrider_troubles (outbox, record_id, key, attempts, next_attempt_at, last_error, dead)
-    SELECT current_schema() || '.outbox_events', id::text, aggregate_id, 3, now(), coalesce(error_message, 'slow'), processed
+    INSERT INTO postrider_troubles (outbox, record_id, id_token, key, key_token, attempts, next_attempt_at, last_error, dead)
+    SELECT current_schema() || '.outbox_events', id::text, hashtextextended(id::text COLLATE \"C\", 1), aggregate_id,
+      hashtextextended(aggregate_id COLLATE \"C\", 0), 3, now(), coalesce(error_message, 'slow'), processed
     FROM outbox_events WHERE error_message IS NOT NULL OR NOT processed AND (payload->>'n')::int % 10 = 1";
 
 async fn many() -> (TestOutbox, Project) {

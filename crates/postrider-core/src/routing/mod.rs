@@ -221,6 +221,13 @@ impl Router {
         })
     }
 
+    /// How large a record's message is at least, key and body, without making it.
+    pub fn least_size(&self, record: &Record) -> usize {
+        let body = record.payload.as_deref();
+        body.map_or(0, |payload| envelope::least(self.envelope, payload))
+            + record.key.as_ref().map_or(0, |key| key.as_bytes().len())
+    }
+
     /// Where a record's message goes. Needs no payload.
     pub fn topic(&self, record: &Record) -> Result<Topic, RouteError> {
         let event_type = record.event_type.as_deref();

@@ -8,7 +8,7 @@ use sqlx::postgres::PgRow;
 use super::error::{code, store_error};
 use super::outbox::{Ready, query};
 use super::rows;
-use super::tx::Tx;
+use super::tx::{OPERATOR_MAX, Tx, bounded};
 use super::{Inner, PostgresStore};
 use crate::entry::{Entry, audited_id};
 use crate::rows::Reader;
@@ -27,9 +27,13 @@ impl Audit for PostgresStore {
             .bind(entry.outbox)
             .bind(entry.detail)
             .bind(record);
-        let noted = note.execute(&inner.pool).await;
+        let noted = async {
+            let (mut tx, _) = Tx::begin(&inner.pool, bounded(OPERATOR_MAX).into()).await?;
+            note.execute(tx.connection()).await?;
+            tx.commit().await
+        };
         noted
-            .map(drop)
+            .await
             .map_err(|error| inner.unaudited("write down who did it", error))
     }
 
@@ -49,7 +53,13 @@ impl Audit for PostgresStore {
                 .bind(i64::from(limit))
                 .bind(audited_id(record)),
         };
-        let rows = read.fetch_all(&inner.pool).await;
+        let rows = async {
+            let (mut tx, _) = Tx::begin(&inner.pool, bounded(OPERATOR_MAX).into()).await?;
+            let rows = read.fetch_all(tx.connection()).await?;
+            tx.commit().await?;
+            Ok(rows)
+        };
+        let rows: Result<_, sqlx::Error> = rows.await;
         let rows = rows.map_err(|error| inner.unaudited("read the audit", error))?;
         let reader = Reader::new(&ready.statements.selection);
         rows.iter()

@@ -1,26 +1,30 @@
 //! What claims of both modes share: how their transaction begins, lanes, and the sorting of fates.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::TryStreamExt as _;
 use postrider_core::layout::State;
 use postrider_core::{Layout, Ordering, Record, StoreError, Want};
 use sqlx::postgres::PgRow;
-use sqlx::{PgConnection, Row as _};
+use sqlx::{Connection as _, PgConnection, Row as _};
 
 use super::error::store_error;
-use super::ids::PgQuery;
-use super::outbox::Ready;
+use super::ids::{IdList, PgQuery};
+use super::outbox::{Ready, query};
 use super::rows::{self, PgCells};
+use super::settling::SAVEPOINT;
 use super::tx::Tx;
 use super::{Inner, Options};
 use crate::fates::lanes;
 use crate::rows::Reader;
 use crate::sql::LANES;
-use crate::sql::statement::literal;
+use crate::sql::statement::{literal, troubles_table};
 
 /// How long a claim waits for somebody else's lock.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
+/// Records of more bytes are read into a buffer that is given back.
+const LARGE: usize = 1 << 20;
 /// How much longer than the relay the server waits before it ends a session that does nothing.
 const SESSION_MARGIN: Duration = Duration::from_secs(5);
 
@@ -30,6 +34,8 @@ pub(super) struct Begun {
     pub lanes: Option<Vec<i32>>,
     /// How many lanes are locked.
     pub lanes_held: u32,
+    /// Whether anything is kept aside of this outbox.
+    pub troubled: bool,
 }
 
 /// Begins in one message. With order per key the lanes are locked before, not in, the statement that
@@ -40,38 +46,90 @@ pub(super) async fn begin(
     want: Want,
 ) -> Result<Option<Begun>, sqlx::Error> {
     let options = &inner.options;
+    let ordered = options.layout.ordering == Ordering::Key;
     let wanted = lanes(want.share);
-    let mut text = begin_text(options, ready.table.claim_index);
-    if options.layout.ordering == Ordering::None {
-        let (tx, _) = Tx::begin(&inner.pool, text.into()).await?;
-        return Ok(Some(Begun {
-            tx,
-            lanes: None,
-            lanes_held: 0,
-        }));
-    }
-    if wanted.is_empty() {
+    if ordered && wanted.is_empty() {
         return Ok(None);
     }
+    let mut text = begin_text(options, ready.table.claim_index);
+    if ordered {
+        text.push_str("; ");
+        text.push_str(&lock_lanes(&options.layout, &wanted));
+    }
+    if options.layout.needs_troubles() {
+        text.push_str("; ");
+        text.push_str(&troubled(&options.layout, &ready.table.full_name));
+    }
     text.push_str("; ");
-    text.push_str(&lock_lanes(&options.layout, &wanted));
+    text.push_str(SAVEPOINT);
     let (tx, rows) = Tx::begin(&inner.pool, text.into()).await?;
     // Other rows are the explanation that locks the table.
     let got: Vec<i32> = rows
         .iter()
         .filter_map(|row| row.try_get("lane").ok())
         .collect();
-    if got.is_empty() {
+    if ordered && got.is_empty() {
         tx.rollback().await?;
         return Ok(None);
     }
     let lanes_held = u32::try_from(got.len()).unwrap_or(LANES);
-    let lanes = if lanes_held == LANES { None } else { Some(got) };
+    let all = !ordered || lanes_held == LANES;
     Ok(Some(Begun {
         tx,
-        lanes,
+        lanes: if all { None } else { Some(got) },
         lanes_held,
+        troubled: (rows.iter()).any(|row| row.try_get("troubled").unwrap_or(false)),
     }))
+}
+
+fn troubled(layout: &Layout, outbox: &str) -> String {
+    format!(
+        "SELECT EXISTS (SELECT FROM {} AS t WHERE t.outbox = {}) AS troubled",
+        troubles_table(&layout.table).quoted(),
+        literal(outbox)
+    )
+}
+
+/// A claim's statement with all parameters of `sql/statement/claim.rs` but the depth of a look, which is bound by those
+/// who look by depth.
+pub(super) fn claiming(
+    inner: &Inner,
+    ready: &Ready,
+    statement: &Arc<str>,
+    limit: u32,
+    begun: &Begun,
+) -> Result<PgQuery, StoreError> {
+    claiming_to_depth(inner, ready, statement, limit, begun, None)
+}
+
+pub(super) fn claiming_to_depth(
+    inner: &Inner,
+    ready: &Ready,
+    statement: &Arc<str>,
+    limit: u32,
+    begun: &Begun,
+    depth: Option<u32>,
+) -> Result<PgQuery, StoreError> {
+    let layout = &inner.options.layout;
+    let alone = inner.memory.refusals().left_alone(layout.ordering)?;
+    let (due, waiting) = match layout.state {
+        State::Timestamp { .. } => {
+            let mut resting = inner.memory.resting();
+            (resting.due(), resting.uncounted())
+        }
+        _ => (Vec::new(), Vec::new()),
+    };
+    let bound = query(statement)
+        .bind(i64::from(limit))
+        .bind(begun.lanes.clone())
+        .bind(ready.table.full_name.clone())
+        .bind(alone.ids)
+        .bind(alone.keys);
+    let bound = IdList::new(ready.id_kind, &due)?
+        .bind(bound)
+        .bind(depth.map(i64::from))
+        .bind(None::<i64>);
+    Ok(IdList::new(ready.id_kind, &waiting)?.bind(ready.floor.bind(bound)))
 }
 
 fn begin_text(options: &Options, claim_index: bool) -> String {
@@ -79,6 +137,9 @@ fn begin_text(options: &Options, claim_index: bool) -> String {
     if claim_index {
         // A table that was empty when it was last analysed makes the planner sort what it need not.
         text.push_str("; SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off");
+        // What is stuck is looked up in a hash, if the planner thinks that it fits. It takes no more than it needs: a
+        // million tokens are some 60 MB. There is nothing to sort.
+        text.push_str("; SET LOCAL work_mem = '1GB'");
     }
     if let Some(lock_table) = lock_table(&options.layout) {
         text.push_str("; ");
@@ -92,22 +153,17 @@ fn begin_text(options: &Options, claim_index: bool) -> String {
 pub(super) const WITHOUT_WAITING: &str = "SET LOCAL synchronous_commit = off";
 
 /// What failed is not to be forgotten: its attempts are counted, and it may be dead.
-pub(super) async fn wait_for_the_disk(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
-    sqlx::raw_sql("SET LOCAL synchronous_commit TO DEFAULT")
-        .execute(connection)
-        .await
-        .map(drop)
-}
+pub(super) const WAITING_FOR_THE_DISK: &str = "SET LOCAL synchronous_commit TO DEFAULT";
 
 /// What every claim's transaction begins with.
 pub(super) fn begin_settings(options: &Options) -> String {
     let idle_max = options.hold_max + SESSION_MARGIN;
     format!(
         // Under a stricter isolation the claim would read what the lanes' last holder had not yet written.
-        "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = {}; \
-         SET LOCAL idle_in_transaction_session_timeout = {}; SET LOCAL jit = off; {WITHOUT_WAITING}",
+        "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = {}; SET LOCAL statement_timeout = {idle_max}; \
+         SET LOCAL idle_in_transaction_session_timeout = {idle_max}; SET LOCAL jit = off; {WITHOUT_WAITING}",
         LOCK_TIMEOUT.as_millis(),
-        idle_max.as_millis().min(i32::MAX as u128),
+        idle_max = idle_max.as_millis().min(i32::MAX as u128),
     )
 }
 
@@ -143,14 +199,23 @@ pub(super) fn lock_lanes(layout: &Layout, wanted: &[u32]) -> String {
     )
 }
 
-/// Runs a statement that gives records. Rows become records as they come, so that only these are kept in memory.
+/// Records that were read, and whether there were more than the bytes that were wanted.
+#[derive(Debug, Default)]
+pub(super) struct Fetched {
+    pub records: Vec<Record>,
+    pub is_cut: bool,
+}
+
+/// Runs a statement that gives records. Rows become records as they come, so that only these are kept in memory, and no
+/// more are taken than have `bytes` in all: the driver passes over the rest.
 pub(super) async fn fetch(
     inner: &Inner,
     ready: &Ready,
     statement: PgQuery,
+    bytes: usize,
     connection: &mut PgConnection,
-) -> Result<Vec<Record>, StoreError> {
-    fetch_with(inner, ready, statement, connection, |_| Ok(true)).await
+) -> Result<Fetched, StoreError> {
+    fetch_with(inner, ready, statement, bytes, connection, |_| Ok(true)).await
 }
 
 /// The same, for a statement whose first row tells more: `look` reads it, and says whether it is a record too.
@@ -158,24 +223,38 @@ pub(super) async fn fetch_with(
     inner: &Inner,
     ready: &Ready,
     statement: PgQuery,
+    bytes: usize,
     connection: &mut PgConnection,
     mut look: impl FnMut(&PgRow) -> Result<bool, sqlx::Error>,
-) -> Result<Vec<Record>, StoreError> {
+) -> Result<Fetched, StoreError> {
     let failed = store_error("claim records", &inner.name());
     let mut reader = Reader::new(&ready.statements.selection);
-    let mut records = Vec::new();
-    let mut rows = statement.fetch(connection);
+    let mut fetched = Fetched::default();
+    let mut left = bytes;
+    let mut rows = statement.fetch(&mut *connection);
     while let Some(row) = rows.try_next().await.map_err(&failed)? {
-        if records.is_empty() {
+        if fetched.records.is_empty() {
             if !look(&row).map_err(&failed)? {
                 continue;
             }
             check_columns(inner, ready, &row)?;
         }
         let cells = PgCells::new(&row, &ready.statements.selection);
-        records.push(reader.record(cells).map_err(&failed)?);
+        let record = reader.record(cells).map_err(&failed)?;
+        let size = record.size();
+        if size > left && !fetched.records.is_empty() {
+            fetched.is_cut = true;
+            break;
+        }
+        left = left.saturating_sub(size);
+        fetched.records.push(record);
     }
-    Ok(records)
+    drop(rows);
+    // The driver would keep room for as much again, in each connection.
+    if fetched.records.iter().any(|record| record.size() > LARGE) {
+        connection.shrink_buffers();
+    }
+    Ok(fetched)
 }
 
 pub(super) fn records(

@@ -7,7 +7,7 @@ use sqlx::Row as _;
 use super::error::store_error;
 use super::ids::IdList;
 use super::outbox::{Ready, query};
-use super::tx::Tx;
+use super::tx::{OPERATOR_MAX, Tx, bounded};
 use super::{Inner, PostgresStore};
 use crate::entry::Entry;
 use crate::sql::statement::Change;
@@ -43,7 +43,7 @@ impl Inner {
         by: &Actor,
     ) -> Result<u64, StoreError> {
         let failed = store_error(action, &self.name());
-        let begun = Tx::begin(&self.pool, "BEGIN ISOLATION LEVEL READ COMMITTED".into()).await;
+        let begun = Tx::begin(&self.pool, bounded(OPERATOR_MAX).into()).await;
         let (mut tx, _) = begun.map_err(&failed)?;
         let changed = async {
             let locked = self

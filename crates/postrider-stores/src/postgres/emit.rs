@@ -1,12 +1,16 @@
 //! Recording events in the caller's own transaction.
 
 use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use postrider_core::layout::TableName;
 use postrider_core::{Emitted, Event, Layout, Room, Routes};
 use sqlx::{AssertSqlSafe, PgConnection, Row as _};
 
 use super::error::emit_error;
+use super::pool::is_direct;
 use super::shape;
 use crate::EmitError;
 use crate::emit::{Emitter, Recorder};
@@ -20,17 +24,27 @@ use crate::sql::table::{Kind, Table};
 /// What can be refused is refused before any SQL is sent, so an error other than
 /// [`EmitError::Database`] leaves the caller's transaction as it was.
 #[derive(Debug, Clone)]
-pub struct Outbox(Emitter);
+pub struct Outbox {
+    emitter: Emitter,
+    /// Whether statements are given names: not once a pooler was found, which may pass over names or mix them up.
+    named: Arc<AtomicBool>,
+}
 
 impl Outbox {
     pub fn new(layout: Layout) -> Self {
-        Self(Emitter::new(layout))
+        Self {
+            emitter: Emitter::new(layout),
+            named: Arc::new(AtomicBool::new(true)),
+        }
     }
 
     /// Refuses events that these routes would refuse later, and takes topics from them.
     #[must_use]
     pub fn with_routes(self, routes: Routes) -> Self {
-        Self(self.0.with_routes(routes))
+        Self {
+            emitter: self.emitter.with_routes(routes),
+            ..self
+        }
     }
 
     /// Records an event in the transaction that `tx` is in.
@@ -46,19 +60,30 @@ impl Outbox {
         tx: &mut PgConnection,
         events: &[Event],
     ) -> Result<Vec<Emitted>, EmitError> {
-        self.0.emit_all(&mut In(tx), events).await
+        let mut recorder = In {
+            connection: tx,
+            named: &self.named,
+        };
+        self.emitter.emit_all(&mut recorder, events).await
     }
 
     pub(super) fn room(&self) -> Room {
-        self.0.room()
+        self.emitter.room()
     }
 }
 
-struct In<'a>(&'a mut PgConnection);
+struct In<'a> {
+    connection: &'a mut PgConnection,
+    named: &'a AtomicBool,
+}
 
 impl Recorder for In<'_> {
     async fn shape(&mut self, table: &TableName) -> Result<Option<Table>, EmitError> {
-        shape::read(self.0, table).await.map_err(emit_error)
+        let direct = is_direct(self.connection).await.map_err(emit_error)?;
+        self.named.store(direct, Relaxed);
+        shape::read(self.connection, table)
+            .await
+            .map_err(emit_error)
     }
 
     async fn record(
@@ -68,7 +93,7 @@ impl Recorder for In<'_> {
         drafts: &Drafts<'_>,
     ) -> Result<Vec<String>, EmitError> {
         let text = insert(layout, table, &POSTGRES, drafts);
-        let mut insert = sqlx::query(AssertSqlSafe(text));
+        let mut insert = sqlx::query(AssertSqlSafe(text)).persistent(self.named.load(Relaxed));
         for column in &drafts.columns {
             insert = if column.kind == Kind::Bytes {
                 insert.bind(
@@ -87,7 +112,10 @@ impl Recorder for In<'_> {
                 insert.bind(column.values.iter().map(text).collect::<Vec<_>>())
             };
         }
-        let rows = insert.fetch_all(&mut *self.0).await.map_err(emit_error)?;
+        let rows = insert
+            .fetch_all(&mut *self.connection)
+            .await
+            .map_err(emit_error)?;
         rows.iter()
             .map(|row| row.try_get(0).map_err(emit_error))
             .collect()

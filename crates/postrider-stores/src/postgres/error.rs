@@ -72,10 +72,25 @@ fn reason(error: &sqlx::Error) -> String {
         return text::chain(error);
     };
     let code = database.code().unwrap_or_default();
-    text::bounded(
-        &format!("{} ({code})", database.message()),
-        text::ERROR_BYTES_MAX,
-    )
+    let message = database.message();
+    let reason = format!("{message} ({code}){}", remedy(&code, message));
+    text::bounded(&reason, text::ERROR_BYTES_MAX)
+}
+
+/// What to do about errors that come of a pooler between us and the server.
+fn remedy(code: &str, message: &str) -> &'static str {
+    match code {
+        "42P05" | "26000" => {
+            "; a pooler that does not track prepared statements stands before the database: add \
+             `statement-cache-capacity=0` to the parameters of the database URL"
+        }
+        "08P01" if message.contains("startup parameter") => {
+            "; a pooler stands before the database and does not take this from a URL. Take it out of the URL: a schema \
+             can be named in the outbox's `table`, other settings by ALTER ROLE … SET. What the driver of your own \
+             pool sends by itself, PgBouncer passes over if its ignore_startup_parameters names it"
+        }
+        _ => "",
+    }
 }
 
 pub(super) fn code(error: &sqlx::Error) -> Option<String> {

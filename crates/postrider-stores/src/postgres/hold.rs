@@ -2,7 +2,7 @@
 //! once; the row locks are the claim.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
@@ -11,12 +11,14 @@ use postrider_core::{Claim, Fate, Record, Settled, StoreError, Want};
 use sqlx::Row as _;
 
 use super::Inner;
-use super::claim::{begin, fetch, wait_for_the_disk};
+use super::claim::{Begun, begin, claiming, fetch};
 use super::error::store_error;
-use super::ids::IdList;
+use super::ids::{IdList, PgQuery};
 use super::outbox::{Ready, query};
+use super::settling::Settling;
 use super::tx::Tx;
-use crate::fates::{Sorted, Trouble, ids, let_go, missing, recall, rest};
+use crate::fates::{Failed, Sorted, Trouble, ids, let_go, plain_error, recall};
+use crate::settle::{Ledger, Savepoint, write};
 
 struct Held {
     inner: Arc<Inner>,
@@ -39,9 +41,11 @@ pub(super) async fn claim(
     let Some(mut begun) = begin(inner, &ready, want).await.map_err(&failed)? else {
         return Ok(None);
     };
-    let mut claimed = select(inner, &ready, want, &mut begun.tx, begun.lanes).await?;
+    let mut claimed = select(inner, &ready, want, &mut begun).await?;
     let mut troubled = false;
-    if inner.options.layout.needs_troubles() && !claimed.is_empty() {
+    // Without lanes another claim may have failed after this one began.
+    let troubled_now = begun.troubled || begun.lanes_held == 0;
+    if inner.options.layout.needs_troubles() && troubled_now && !claimed.is_empty() {
         troubled = recall_troubles(inner, &ready, &mut begun.tx, &mut claimed)
             .await
             .map_err(&failed)?;
@@ -65,29 +69,19 @@ async fn select(
     inner: &Inner,
     ready: &Ready,
     want: Want,
-    tx: &mut Tx,
-    lanes: Option<Vec<i32>>,
+    begun: &mut Begun,
 ) -> Result<Vec<Record>, StoreError> {
-    let mut select = query(&ready.statements.claim)
-        .bind(i64::from(want.limit))
-        .bind(lanes);
-    if inner.options.layout.needs_troubles() {
-        select = select.bind(ready.table.full_name.clone());
+    let select = claiming(inner, ready, &ready.statements.claim, want.limit, begun)?;
+    let fetched = fetch(inner, ready, select, want.bytes, begun.tx.connection()).await?;
+    let mut records = fetched.records;
+    // What another worker could not settle while this claim waited for the database.
+    let refusals = inner.memory.refusals();
+    if !refusals.is_empty() {
+        let_go(&mut records, inner.options.layout.ordering, |record| {
+            refusals.leaves_alone(&record.id)
+        });
     }
-    if let State::Timestamp { .. } = inner.options.layout.state {
-        let mut resting = inner.resting.lock().unwrap_or_else(PoisonError::into_inner);
-        let (resting, keys) = resting.asleep(Instant::now());
-        select = IdList::new(ready.id_kind, &resting)?
-            .bind(select)
-            .bind(keys);
-    }
-    let mut records = fetch(inner, ready, select, tx.connection()).await?;
-    // What failed elsewhere while this claim waited for the database rests as well.
-    let resting = inner.resting.lock().unwrap_or_else(PoisonError::into_inner);
-    let now = Instant::now();
-    let_go(&mut records, inner.options.layout.ordering, |record| {
-        resting.rests(&record.id, now)
-    });
+    ready.floor.seen(&records);
     Ok(records)
 }
 
@@ -142,108 +136,91 @@ impl Claim for Held {
 }
 
 impl Held {
-    async fn end(mut self: Box<Self>, fates: &[Fate]) -> Result<Settled, StoreError> {
-        let records = std::mem::take(&mut self.records);
-        let sorted = Sorted::new(&records, fates)?;
-        let failed = store_error("settle a claim", &self.inner.name());
+    async fn end(self, fates: &[Fate]) -> Result<Settled, StoreError> {
+        let sorted = Sorted::new(&self.records, fates)?;
+        let layout = &self.inner.options.layout;
         if sorted.published.is_empty() && sorted.failed.is_empty() {
-            self.tx.rollback().await.map_err(&failed)?;
+            let failed = store_error("settle a claim", &self.inner.name());
+            self.tx.rollback().await.map_err(failed)?;
             return Ok(Settled::default());
         }
-        let lapsed = self.write(&sorted).await?;
-        // Before the commit lets another claim see what failed. Should it not succeed, they rest for nothing.
-        rest(&self.inner.resting, &self.inner.options.layout, &sorted);
-        self.tx.commit().await.map_err(&failed)?;
-        Ok(Settled { lapsed })
+        let mut book = Book {
+            inner: &self.inner,
+            ready: &self.ready,
+            troubled: self.troubled,
+            settling: Settling::new("settle a claim", self.tx, self.inner.name(), false),
+        };
+        let written = write(&mut book, &sorted, plain_error(layout)).await?;
+        let lapsed = written.lapsed();
+        let refused = self.inner.memory.note(layout, &sorted, written);
+        book.settling.commit(!sorted.failed.is_empty()).await?;
+        Ok(Settled { lapsed, refused })
     }
+}
 
-    async fn write(&mut self, sorted: &Sorted<'_>) -> Result<u64, StoreError> {
-        let mut lapsed = 0;
-        if !sorted.failed.is_empty() {
-            let failed = store_error("settle a claim", &self.inner.name());
-            let durable = wait_for_the_disk(self.tx.connection()).await;
-            durable.map_err(failed)?;
-        }
-        if !sorted.published.is_empty() {
-            lapsed += self.write_published(sorted).await?;
-        }
-        if !sorted.failed.is_empty() {
-            lapsed += match self.inner.options.layout.state {
-                State::Timestamp { .. } => self.write_attempts(sorted).await?,
-                _ => self.write_troubles(sorted).await?,
-            };
-        }
-        Ok(lapsed)
-    }
+/// A claim's fates, and the transaction that they are written in.
+struct Book<'a> {
+    inner: &'a Inner,
+    ready: &'a Ready,
+    troubled: bool,
+    settling: Settling,
+}
 
-    async fn write_published(&mut self, sorted: &Sorted<'_>) -> Result<u64, StoreError> {
-        let failed = store_error("settle a claim", &self.inner.name());
-        let published = &sorted.published;
-        let update = query(&self.ready.statements.settle_published);
-        let update = IdList::new(self.ready.id_kind, ids(published))?.bind(update);
-        let done = update
-            .execute(self.tx.connection())
-            .await
-            .map_err(&failed)?;
-        if self.troubled {
-            let ids: Vec<String> = published
-                .iter()
-                .map(|record| record.id.to_string())
-                .collect();
-            let forget = query(&self.ready.statements.forget_troubles);
-            let forget = forget.bind(self.ready.table.full_name.clone()).bind(ids);
-            forget
-                .execute(self.tx.connection())
-                .await
-                .map_err(&failed)?;
-        }
-        Ok(missing(published.len(), done.rows_affected()))
-    }
-
-    async fn write_attempts(&mut self, sorted: &Sorted<'_>) -> Result<u64, StoreError> {
+impl Book<'_> {
+    fn attempts_failed(&self, of: &[Failed<'_>]) -> Result<PgQuery, StoreError> {
         // Enough attempts are what death looks like here.
         let enough = i32::try_from(self.inner.options.max_attempts).unwrap_or(i32::MAX);
-        let of = &sorted.failed;
-        let attempts = of.iter().map(|f| {
-            if f.dead {
-                f.attempts.max(enough)
-            } else {
-                f.attempts
-            }
+        let attempts = of.iter().map(|f| match f.dead {
+            true => f.attempts.max(enough),
+            false => f.attempts,
         });
         let update = query(&self.ready.statements.settle_failed);
-        let update = IdList::new(self.ready.id_kind, of.iter().map(|f| &f.record.id))?
-            .bind(update)
-            .bind(attempts.collect::<Vec<_>>())
-            .bind(of.iter().map(|f| f.error.to_owned()).collect::<Vec<_>>());
-        self.execute(update, of.len()).await
+        let update = IdList::new(self.ready.id_kind, of.iter().map(|f| &f.record.id))?.bind(update);
+        Ok(update.bind(attempts.collect::<Vec<_>>()).bind(errors(of)))
     }
 
-    async fn write_troubles(&mut self, sorted: &Sorted<'_>) -> Result<u64, StoreError> {
-        let of = &sorted.failed;
+    fn troubles_noted(&self, of: &[Failed<'_>]) -> Result<PgQuery, StoreError> {
         let key = |record: &Record| record.key.as_ref().map(ToString::to_string);
         let insert = query(&self.ready.statements.settle_failed);
-        let insert = IdList::new(self.ready.id_kind, of.iter().map(|f| &f.record.id))?
-            .bind(insert)
+        let insert = IdList::new(self.ready.id_kind, of.iter().map(|f| &f.record.id))?.bind(insert);
+        Ok(insert
             .bind(of.iter().map(|f| f.attempts).collect::<Vec<_>>())
-            .bind(of.iter().map(|f| f.error.to_owned()).collect::<Vec<_>>())
+            .bind(errors(of))
             .bind(of.iter().map(|f| f.wait_micros()).collect::<Vec<_>>())
             .bind(of.iter().map(|f| f.dead).collect::<Vec<_>>())
             .bind(of.iter().map(|f| key(f.record)).collect::<Vec<_>>())
-            .bind(self.ready.table.full_name.clone());
-        self.execute(insert, of.len()).await
+            .bind(self.ready.table.full_name.clone()))
+    }
+}
+
+fn errors(of: &[Failed<'_>]) -> Vec<Option<String>> {
+    of.iter().map(|f| f.error.map(str::to_owned)).collect()
+}
+
+#[async_trait]
+impl Ledger for Book<'_> {
+    fn savepoint(&mut self) -> &mut dyn Savepoint {
+        &mut self.settling
     }
 
-    async fn execute(
-        &mut self,
-        statement: super::ids::PgQuery,
-        expected: usize,
-    ) -> Result<u64, StoreError> {
-        let failed = store_error("settle a claim", &self.inner.name());
-        let done = statement
-            .execute(self.tx.connection())
-            .await
-            .map_err(&failed)?;
-        Ok(missing(expected, done.rows_affected()))
+    async fn published(&mut self, records: &[&Record]) -> Result<u64, StoreError> {
+        let update = query(&self.ready.statements.settle_published);
+        let update = IdList::new(self.ready.id_kind, ids(records))?.bind(update);
+        let found = self.settling.execute(update).await?;
+        if self.troubled {
+            let ids: Vec<String> = ids(records).map(ToString::to_string).collect();
+            let forget = query(&self.ready.statements.forget_troubles);
+            let forget = forget.bind(self.ready.table.full_name.clone()).bind(ids);
+            self.settling.execute(forget).await?;
+        }
+        Ok(found)
+    }
+
+    async fn failed(&mut self, failures: &[Failed<'_>]) -> Result<u64, StoreError> {
+        let statement = match self.inner.options.layout.state {
+            State::Timestamp { .. } => self.attempts_failed(failures)?,
+            _ => self.troubles_noted(failures)?,
+        };
+        self.settling.execute(statement).await
     }
 }

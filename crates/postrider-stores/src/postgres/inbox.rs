@@ -11,7 +11,8 @@ pub use crate::sql::inbox::{IdType, InboxColumns, InboxLayout};
 
 use super::error::store_error;
 use super::outbox::query;
-use super::tx::Tx;
+use super::pool::Pool;
+use super::tx::{OPERATOR_MAX, Tx, bounded};
 use super::{schema, shape};
 use crate::desk::{Book, Desk, READ};
 use crate::fitting::{ADMIT, Entries, Fitting};
@@ -34,6 +35,9 @@ pub async fn init(pool: &PgPool, layout: &InboxLayout) -> Result<(), StoreError>
     schema::create_missing(pool, &layout.table, &create(layout, &POSTGRES)).await
 }
 
+/// Deletes that take longer are given up, and keep no locks.
+const PURGING_MAX: Duration = Duration::from_secs(60);
+
 /// One inbox table. Cheap to clone; clones share what was read of the table.
 #[derive(Debug, Clone)]
 pub struct PgInbox {
@@ -55,8 +59,11 @@ impl PgInbox {
     /// Whether the layout fits the table, its privileges and its key; the error says what to do.
     pub async fn check(&self, pool: &PgPool) -> Result<(), StoreError> {
         let failed = store_error(READ, &self.book.name());
-        let mut connection = pool.acquire().await.map_err(failed)?;
-        self.read(&mut connection).await.map(drop)
+        let pool = Pool::new(pool.clone());
+        let begun = Tx::begin(&pool, bounded(OPERATOR_MAX).into()).await;
+        let (mut tx, _) = begun.map_err(&failed)?;
+        self.read(&mut tx).await?;
+        tx.commit().await.map_err(failed)
     }
 
     /// Deletes up to `limit` entries that are older than `keep`, and says how many. Passes over entries that
@@ -73,7 +80,14 @@ impl PgInbox {
         let purge = sqlx::query(AssertSqlSafe(purge(&self.book.layout, &POSTGRES)))
             .bind(i64::from(limit))
             .bind(micros_of(keep));
-        let purged = purge.execute(pool).await;
+        let pool = Pool::new(pool.clone());
+        let purged = async {
+            let (mut tx, _) = Tx::begin(&pool, bounded(PURGING_MAX).into()).await?;
+            let purged = purge.execute(tx.connection()).await?;
+            tx.commit().await?;
+            Ok(purged)
+        };
+        let purged: Result<_, sqlx::Error> = purged.await;
         let purged = purged.map_err(store_error("purge the inbox", &self.book.name()))?;
         Ok(purged.rows_affected())
     }

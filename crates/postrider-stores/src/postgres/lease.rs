@@ -9,24 +9,27 @@ use std::time::Instant;
 use async_trait::async_trait;
 use postrider_core::layout::State;
 use postrider_core::{Claim, Fate, Ordering, Record, RecordId, Settled, StoreError, Want};
-use sqlx::encode::IsNull;
-use sqlx::error::BoxDynError;
-use sqlx::postgres::{PgArgumentBuffer, PgRow, PgTypeInfo};
-use sqlx::{Encode, Postgres, Row as _, Type, ValueRef as _};
+use sqlx::postgres::PgRow;
+use sqlx::{Row as _, ValueRef as _};
 
 use super::Inner;
-use super::claim::{Begun, WITHOUT_WAITING, begin, fetch_with, lock_class, wait_for_the_disk};
+use super::claim::{
+    Begun, WITHOUT_WAITING, begin, claiming, claiming_to_depth, fetch, fetch_with, lock_class,
+};
 use super::error::store_error;
+use super::floor::Time;
 use super::ids::{IdList, PgQuery};
 use super::outbox::{Ready, query};
+use super::settling::{BACK, SAVEPOINT, Settling};
 use super::tx::Tx;
-use crate::fates::{Sorted, ids};
+use crate::fates::{Failed, Sorted, ids};
+use crate::settle::{Fault, Lease, Ledger, Marks, Savepoint, Written, mark, write, write_leased};
 
 /// Settling is worth waiting for: what is not settled is published again.
 fn begin_settling() -> Arc<str> {
-    let begin =
-        "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = 5000; SET LOCAL jit = off";
-    format!("{begin}; {WITHOUT_WAITING}").into()
+    let begin = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = 5000; SET LOCAL statement_timeout = 30000; \
+         SET LOCAL jit = off";
+    format!("{begin}; {WITHOUT_WAITING}; {SAVEPOINT}").into()
 }
 
 /// With order per key, how many of the oldest records of its lanes a claim looks at. Those that another relay has in flight
@@ -57,15 +60,11 @@ impl Depth {
     }
 }
 
-/// The time of a claim as the table has it, in Postgres' own microseconds.
-#[derive(Debug, Clone, Copy)]
-struct Token(i64);
-
 struct Leased {
     inner: Arc<Inner>,
     ready: Arc<Ready>,
     records: Vec<Record>,
-    token: Token,
+    token: Time,
     lapses_at: Instant,
 }
 
@@ -79,24 +78,26 @@ pub(super) async fn claim(
     let Some(mut begun) = begin(inner, &ready, want).await.map_err(&failed)? else {
         return Ok(None);
     };
-    let mut depth = ready.depth.of(want.limit);
-    let (records, token) = loop {
-        let found = look(inner, &ready, &mut begun, want.limit, depth).await?;
-        let whole = found.seen < i64::from(depth);
-        match found.token {
-            Some(token) => {
-                ready.depth.learn(want.limit, found.records.len(), whole);
-                break (found.records, token);
-            }
-            // Everything that was looked at is held or blocked, and there is more behind it.
-            None if !whole => depth = depth.saturating_mul(8),
-            None => {
-                begun.tx.rollback().await.map_err(&failed)?;
-                return Ok(None);
-            }
+    let taken = match take(inner, &ready, &mut begun, want).await {
+        Err(error) if Fault::of(&error) != Fault::Database => {
+            let undone = sqlx::raw_sql(BACK).execute(begun.tx.connection()).await;
+            undone.map_err(&failed)?;
+            take_with_care(inner, &ready, begun, want).await?
+        }
+        Err(error) => return Err(error),
+        Ok(Some(taken)) => {
+            begun.tx.commit().await.map_err(&failed)?;
+            Some(taken)
+        }
+        Ok(None) => {
+            begun.tx.rollback().await.map_err(&failed)?;
+            None
         }
     };
-    begun.tx.commit().await.map_err(&failed)?;
+    let Some((records, token)) = taken else {
+        return Ok(None);
+    };
+    ready.floor.seen(&records);
     let lapses_at = inner.options.lease_lapses(started);
     Ok(Some(Box::new(Leased {
         inner: inner.clone(),
@@ -107,42 +108,125 @@ pub(super) async fn claim(
     })))
 }
 
+/// Records that were marked as claimed, and the time that says by whom.
+type Taken = (Vec<Record>, Time);
+
+async fn take(
+    inner: &Inner,
+    ready: &Ready,
+    begun: &mut Begun,
+    mut want: Want,
+) -> Result<Option<Taken>, StoreError> {
+    let mut depth = ready.depth.of(want.limit);
+    loop {
+        let found = look(inner, ready, begun, want, depth).await?;
+        let whole = found.seen < i64::from(depth);
+        match found.token {
+            // More was taken than is wanted in memory: all of it is let go, and less is taken.
+            Some(_) if found.is_cut => {
+                let undone = sqlx::raw_sql(BACK).execute(begun.tx.connection()).await;
+                undone.map_err(store_error("claim records", &inner.name()))?;
+                want.limit = u32::try_from(found.records.len()).unwrap_or(1);
+            }
+            Some(token) => {
+                ready.depth.learn(want.limit, found.records.len(), whole);
+                return Ok(Some((found.records, token)));
+            }
+            // Everything that was looked at is held or blocked, and there is more behind it.
+            None if !whole => depth = depth.saturating_mul(8),
+            None => return Ok(None),
+        }
+    }
+}
+
+/// Where the table refuses a claim: records are chosen first and then marked, so that what it refuses is found and the
+/// others are claimed.
+async fn take_with_care(
+    inner: &Inner,
+    ready: &Ready,
+    mut begun: Begun,
+    want: Want,
+) -> Result<Option<Taken>, StoreError> {
+    let (Some(lease), Some(text)) = (&ready.statements.lease, &ready.statements.mark) else {
+        return Err(StoreError::Mismatch("a lease needs a status column".into()));
+    };
+    let layout = &inner.options.layout;
+    let chosen = claiming(inner, ready, &lease.choose, want.limit, &begun)?;
+    let chosen = fetch(inner, ready, chosen, want.bytes, begun.tx.connection()).await?;
+    let mut records = chosen.records;
+    let mut marking = Marking {
+        ready,
+        text,
+        settling: Settling::new("claim records", begun.tx, inner.name(), false),
+    };
+    let refused = mark(&mut marking, &mut records, layout.ordering).await?;
+    inner.memory.note_unclaimed(layout, &refused);
+    if records.is_empty() {
+        marking.settling.rollback().await?;
+        return Ok(None);
+    }
+    let token = query(&lease.token_of);
+    let token = IdList::new(ready.id_kind, records.iter().map(|record| &record.id))?.bind(token);
+    let row = token.fetch_one(marking.settling.connection()).await;
+    let token = row.and_then(|row| row.try_get_unchecked("token"));
+    let token = token.map_err(store_error("claim records", &inner.name()))?;
+    marking.settling.commit(false).await?;
+    Ok(Some((records, Time(token))))
+}
+
+/// The transaction that records are marked in, one by one where they must be.
+struct Marking<'a> {
+    ready: &'a Ready,
+    text: &'a Arc<str>,
+    settling: Settling,
+}
+
+#[async_trait]
+impl Marks for Marking<'_> {
+    fn savepoint(&mut self) -> &mut dyn Savepoint {
+        &mut self.settling
+    }
+
+    async fn mark(&mut self, records: &[&Record]) -> Result<u64, StoreError> {
+        let mark = IdList::new(self.ready.id_kind, ids(records))?.bind(query(self.text));
+        self.settling.execute(mark).await
+    }
+}
+
 struct Found {
     records: Vec<Record>,
     /// Where any were claimed.
-    token: Option<Token>,
+    token: Option<Time>,
     /// In order, how many records were looked at.
     seen: i64,
+    /// Whether more were claimed than are here.
+    is_cut: bool,
 }
 
 async fn look(
     inner: &Inner,
     ready: &Ready,
     begun: &mut Begun,
-    limit: u32,
+    want: Want,
     depth: u32,
 ) -> Result<Found, StoreError> {
     let ordered = begun.lanes_held > 0;
-    let lanes = begun.lanes.clone();
-    let bound = |text| {
-        let statement = query(text).bind(i64::from(limit)).bind(lanes.clone());
-        match ordered {
-            true => statement.bind(i64::from(depth)),
-            false => statement,
-        }
-    };
+    let bound =
+        |text, begun: &Begun| claiming_to_depth(inner, ready, text, want.limit, begun, Some(depth));
     let (mut token, mut seen) = (None, 0);
     let first = |row: &PgRow| {
         if ordered {
             seen = row.try_get("seen")?;
         }
         if !row.try_get_raw("token")?.is_null() {
-            token = Some(Token(row.try_get_unchecked("token")?));
+            token = Some(Time(row.try_get_unchecked("token")?));
         }
         Ok(token.is_some())
     };
-    let claim = bound(&ready.statements.claim);
-    let mut records = fetch_with(inner, ready, claim, begun.tx.connection(), first).await?;
+    let claim = bound(&ready.statements.claim, begun)?;
+    let connection = begun.tx.connection();
+    let fetched = fetch_with(inner, ready, claim, want.bytes, connection, first).await?;
+    let mut records = fetched.records;
     let Some(lease) = &ready.statements.lease else {
         return Err(StoreError::Mismatch("a lease needs a status column".into()));
     };
@@ -151,7 +235,8 @@ async fn look(
     }
     // Nothing claimed, and no row to say how many were looked at.
     if let (None, true, Some(looked_at)) = (&token, lease.unsorted, &lease.looked_at) {
-        let row = bound(looked_at).fetch_one(begun.tx.connection()).await;
+        let counted = bound(looked_at, begun)?;
+        let row = counted.fetch_one(begun.tx.connection()).await;
         let counted = row.and_then(|row| row.try_get("seen"));
         seen = counted.map_err(store_error("claim records", &inner.name()))?;
     }
@@ -159,6 +244,7 @@ async fn look(
         records,
         token,
         seen,
+        is_cut: fetched.is_cut,
     })
 }
 
@@ -182,40 +268,11 @@ impl Claim for Leased {
 impl Leased {
     async fn end(self: Box<Self>, fates: &[Fate]) -> Result<Settled, StoreError> {
         let sorted = Sorted::new(&self.records, fates)?;
-        let failed = store_error("settle a claim", &self.inner.name());
-        let expected = self.records.len() as u64;
-        let (mut tx, _) = Tx::begin(&self.inner.pool, begin_settling())
-            .await
-            .map_err(&failed)?;
-        let all_published = sorted.published.len() == self.records.len();
-        if !all_published && self.inner.options.layout.ordering == Ordering::Key {
-            self.lock_lanes(&sorted, &mut tx).await?;
-        }
-        if !sorted.failed.is_empty() {
-            let durable = wait_for_the_disk(tx.connection()).await;
-            durable.map_err(&failed)?;
-        }
-        let mut written = 0;
-        if !sorted.published.is_empty() {
-            let published = self.published(&sorted)?;
-            written += published
-                .execute(tx.connection())
-                .await
-                .map_err(&failed)?
-                .rows_affected();
-        }
-        if !all_published {
-            let unpublished = self.unpublished(&sorted)?;
-            written += unpublished
-                .execute(tx.connection())
-                .await
-                .map_err(&failed)?
-                .rows_affected();
-        }
-        tx.commit().await.map_err(&failed)?;
-        Ok(Settled {
-            lapsed: expected.saturating_sub(written),
-        })
+        let written = write_leased(&*self, &sorted).await?;
+        let lapsed = written.lapsed();
+        let layout = &self.inner.options.layout;
+        let refused = self.inner.memory.note(layout, &sorted, written);
+        Ok(Settled { lapsed, refused })
     }
 
     /// A record that goes back opens its key to the next claim. One that runs at this very moment would
@@ -241,27 +298,21 @@ impl Leased {
             .map_err(&failed)
     }
 
-    fn published(&self, sorted: &Sorted<'_>) -> Result<PgQuery, StoreError> {
-        let update = query(&self.ready.statements.settle_published);
-        let update = IdList::new(self.ready.id_kind, ids(&sorted.published))?.bind(update);
-        Ok(update.bind(self.token))
-    }
-
-    /// One statement for what is tried again, dead, or given back.
-    fn unpublished(&self, sorted: &Sorted<'_>) -> Result<PgQuery, StoreError> {
+    /// What is tried again, dead, or given back.
+    fn back(&self, failures: &[Failed<'_>], given_back: &[&Record]) -> Result<PgQuery, StoreError> {
         let State::Status { failed, dead, .. } = &self.inner.options.layout.state else {
             return Err(StoreError::Mismatch("a lease needs a status column".into()));
         };
         let mut back = Back::default();
-        for fate in &sorted.failed {
+        for fate in failures {
             back.ids.push(&fate.record.id);
             back.states
                 .push(if fate.dead { dead } else { failed }.clone());
             back.attempts.push(Some(fate.attempts));
             back.waits.push(fate.wait_micros());
-            back.errors.push(Some(fate.error.to_owned()));
+            back.errors.push(fate.error.map(str::to_owned));
         }
-        for record in &sorted.released {
+        for record in given_back {
             back.ids.push(&record.id);
             back.states.push(failed.clone());
             back.attempts.push(None);
@@ -280,6 +331,30 @@ impl Leased {
     }
 }
 
+#[async_trait]
+impl Lease for Leased {
+    fn ends_at(&self) -> Instant {
+        self.lapses_at
+    }
+
+    async fn write<'a>(&self, part: &Sorted<'a>) -> Result<Written<'a>, StoreError> {
+        let failed = store_error("settle a claim", &self.inner.name());
+        let begun = Tx::begin(&self.inner.pool, begin_settling()).await;
+        let (mut tx, _) = begun.map_err(&failed)?;
+        let goes_back = part.published.is_empty();
+        if goes_back && self.inner.options.layout.ordering == Ordering::Key {
+            self.lock_lanes(part, &mut tx).await?;
+        }
+        let mut book = Book {
+            claim: self,
+            settling: Settling::new("settle a claim", tx, self.inner.name(), goes_back),
+        };
+        let written = write(&mut book, part, None).await?;
+        book.settling.commit(!part.failed.is_empty()).await?;
+        Ok(written)
+    }
+}
+
 /// What goes back, column by column. What has no attempts or error keeps those it has.
 #[derive(Default)]
 struct Back<'a> {
@@ -290,15 +365,32 @@ struct Back<'a> {
     errors: Vec<Option<String>>,
 }
 
-impl Type<Postgres> for Token {
-    fn type_info() -> PgTypeInfo {
-        PgTypeInfo::with_name("timestamptz")
-    }
+/// A claim's fates, and the transaction that they are written in.
+struct Book<'a> {
+    claim: &'a Leased,
+    settling: Settling,
 }
 
-impl Encode<'_, Postgres> for Token {
-    fn encode_by_ref(&self, buffer: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError> {
-        Encode::<Postgres>::encode(self.0, buffer)
+#[async_trait]
+impl Ledger for Book<'_> {
+    fn savepoint(&mut self) -> &mut dyn Savepoint {
+        &mut self.settling
+    }
+
+    async fn published(&mut self, records: &[&Record]) -> Result<u64, StoreError> {
+        let update = query(&self.claim.ready.statements.settle_published);
+        let update = IdList::new(self.claim.ready.id_kind, ids(records))?.bind(update);
+        self.settling.execute(update.bind(self.claim.token)).await
+    }
+
+    async fn failed(&mut self, failures: &[Failed<'_>]) -> Result<u64, StoreError> {
+        let back = self.claim.back(failures, &[])?;
+        self.settling.execute(back).await
+    }
+
+    async fn released(&mut self, records: &[&Record]) -> Result<u64, StoreError> {
+        let back = self.claim.back(&[], records)?;
+        self.settling.execute(back).await
     }
 }
 

@@ -1,7 +1,8 @@
 //! Outboxes, inboxes and handlers' transactions in Postgres, 13 and later.
 //!
-//! Nothing outlives a transaction but prepared statements, so poolers in transaction mode work. Those that do
-//! not track prepared statements (PgBouncer before 1.21) need `?statement-cache-capacity=0` in the URL.
+//! Nothing outlives a transaction but prepared statements, and behind a pooler not even those: poolers in transaction mode
+//! work, also those that do not track prepared statements (PgBouncer before 1.21). A pooler is found out by itself;
+//! `?statement-cache-capacity=0` in the URL says that there is one.
 
 mod audit;
 mod capture;
@@ -12,23 +13,29 @@ mod dead;
 mod diagnosis;
 mod emit;
 mod error;
+mod floor;
 mod hold;
 mod ids;
 pub mod inbox;
 mod lease;
 mod outbox;
 pub mod parked;
+#[cfg(test)]
+mod plans;
+mod pool;
 mod records;
 mod rows;
 mod schema;
+mod settling;
 mod shape;
 mod stream;
+mod stuck;
 mod transactions;
 mod tx;
 mod upkeep;
 mod wake;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -44,13 +51,14 @@ pub use connect::{connect, connect_relay};
 pub use emit::Outbox;
 pub use inbox::{InboxLayout, PgInbox};
 pub use parked::PgParkedKeys;
-pub use schema::{InitOptions, ddl, init};
+pub use schema::{InitOptions, ddl, init, init_table, table_ddl};
 pub use stream::{Anchored, GroupStatus};
 pub use transactions::PgTransactions;
 pub use tx::Tx;
 
-use crate::resting::Resting;
+use crate::fates::Memory;
 use outbox::Ready;
+use pool::Pool;
 
 /// One outbox table. Cheap to clone; clones share what was read of the table.
 #[derive(Debug, Clone)]
@@ -60,11 +68,11 @@ pub struct PostgresStore {
 
 #[derive(Debug)]
 struct Inner {
-    pool: PgPool,
+    pool: Pool,
     options: Options,
     /// What was read of the table, until a statement shows that it has changed.
     ready: tokio::sync::Mutex<Option<Arc<Ready>>>,
-    resting: Mutex<Resting>,
+    memory: Memory,
 }
 
 impl PostgresStore {
@@ -74,16 +82,16 @@ impl PostgresStore {
         let ready = tokio::sync::Mutex::default();
         Self {
             inner: Arc::new(Inner {
-                pool,
+                pool: Pool::new(pool),
                 options,
                 ready,
-                resting: Mutex::default(),
+                memory: Memory::default(),
             }),
         }
     }
 
     /// Wakes when rows are inserted, where `init` has set up the notifying trigger. A hint that shortens
-    /// the wait: polling stays the truth.
+    /// the wait: polling stays the truth. Behind a pooler there are no hints.
     pub fn listen(&self) -> Wake {
         wake::start(&self.inner.pool, &self.inner.options.layout.table)
     }
@@ -103,6 +111,7 @@ impl Purge for PostgresStore {
 impl OutboxStore for PostgresStore {
     async fn claim(&self, want: Want) -> Result<Option<Box<dyn Claim>>, StoreError> {
         let ready = self.inner.ready().await?;
+        self.inner.look_after_stuck(&ready).await?;
         let claimed = match self.inner.options.layout.claim {
             ClaimMode::Hold => hold::claim(&self.inner, ready, want).await,
             ClaimMode::Lease => lease::claim(&self.inner, ready, want).await,
@@ -127,6 +136,17 @@ impl OutboxStore for PostgresStore {
 
     async fn ping(&self) -> Result<(), StoreError> {
         upkeep::ping(&self.inner.pool).await
+    }
+
+    async fn tend(&self) -> Result<Option<Duration>, StoreError> {
+        let ready = self.inner.ready().await?;
+        self.inner
+            .forget_if_stale(floor::tend(&self.inner, &ready).await)
+            .await
+    }
+
+    fn findings(&self) -> Vec<Finding> {
+        self.inner.memory.findings()
     }
 }
 

@@ -1,19 +1,25 @@
 //! What a store knows of its table, read once and kept until it proves wrong.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use postrider_core::StoreError;
 use sqlx::AssertSqlSafe;
 
 use super::error::store_error;
+use super::floor::Floor;
 use super::ids::PgQuery;
 use super::lease::Depth;
 use super::stream::Stream;
+use super::tx::{Tx, bounded};
 use super::{Inner, Options, shape};
 use crate::sql::dialect::POSTGRES;
 use crate::sql::statement::{Statements, Writer};
 use crate::sql::table::{Kind, Table};
 use crate::structure::{self, is_stale};
+
+/// Claims wait for this look at the table. It takes milliseconds, unless somebody has locked the table.
+const LOOKING_MAX: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(super) struct Ready {
@@ -24,6 +30,7 @@ pub(super) struct Ready {
     pub stream: Option<Stream>,
     /// For those that are claimed by lease.
     pub depth: Depth,
+    pub floor: Floor,
 }
 
 impl Inner {
@@ -35,11 +42,11 @@ impl Inner {
         }
         let layout = &self.options.layout;
         let failed = store_error("read the table's columns", &self.name());
-        let mut connection = self.pool.acquire().await.map_err(&failed)?;
-        let table = shape::read(&mut connection, &layout.table)
+        let (mut tx, _) = Tx::begin(&self.pool, bounded(LOOKING_MAX).into())
             .await
             .map_err(&failed)?;
-        drop(connection);
+        let table = shape::read(&mut tx, &layout.table).await.map_err(&failed)?;
+        tx.commit().await.map_err(&failed)?;
         let mut table = structure::fitting(&self.options, &POSTGRES, table)?;
         let stream = self.open_stream(&table).await?;
         if stream.is_none() {
@@ -52,6 +59,11 @@ impl Inner {
             id_kind: table.kind(&layout.columns.id),
             stream,
             depth: Depth::default(),
+            floor: Floor::new(
+                writer(&self.options, &table)
+                    .floor_column()
+                    .map(|(_, kind)| kind),
+            ),
             table,
         });
         *known = Some(ready.clone());

@@ -6,6 +6,7 @@ use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, PgPool, Row as _};
 
 use super::error::store_error;
+use super::pool::Pool;
 use super::schema;
 use crate::sql::dialect::POSTGRES;
 use crate::sql::parked::{FREE, IS_PARKED, PARK, TABLE, create, list};
@@ -27,13 +28,15 @@ pub use crate::parked::ParkedKey;
 /// The table `postrider_parked_keys`. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct PgParkedKeys {
-    pool: PgPool,
+    pool: Pool,
 }
 
 impl PgParkedKeys {
     /// Does no I/O.
     pub fn new(pool: PgPool) -> Self {
-        Self { pool }
+        Self {
+            pool: Pool::new(pool),
+        }
     }
 
     /// A consumer's parked keys, the longest parked first.
@@ -42,7 +45,7 @@ impl PgParkedKeys {
         let list = sqlx::query(AssertSqlSafe(list(&POSTGRES)))
             .bind(consumer)
             .bind(i64::from(limit));
-        let rows = list.fetch_all(&self.pool).await.map_err(&failed)?;
+        let rows = self.pool.fetch_all(list).await.map_err(&failed)?;
         rows.iter()
             .map(|row| parked(row).map_err(&failed))
             .collect()
@@ -62,7 +65,7 @@ fn parked(row: &PgRow) -> Result<ParkedKey, sqlx::Error> {
 impl ParkedKeys for PgParkedKeys {
     async fn is_parked(&self, consumer: &str, topic: &str, key: &[u8]) -> Result<bool, StoreError> {
         let look = sqlx::query(IS_PARKED).bind(consumer).bind(topic).bind(key);
-        let found = look.fetch_optional(&self.pool).await;
+        let found = self.pool.fetch_optional(look).await;
         let found = found.map_err(store_error("look up a parked key", TABLE))?;
         Ok(found.is_some())
     }
@@ -79,13 +82,13 @@ impl ParkedKeys for PgParkedKeys {
             .bind(topic)
             .bind(key)
             .bind(text::bounded(reason, text::ERROR_BYTES_MAX));
-        let parked = park.execute(&self.pool).await;
+        let parked = self.pool.execute(park).await;
         parked.map(drop).map_err(store_error("park a key", TABLE))
     }
 
     async fn free(&self, consumer: &str, topic: &str, key: &[u8]) -> Result<bool, StoreError> {
         let free = sqlx::query(FREE).bind(consumer).bind(topic).bind(key);
-        let freed = free.execute(&self.pool).await;
+        let freed = self.pool.execute(free).await;
         let freed = freed.map_err(store_error("free a key", TABLE))?;
         Ok(freed.rows_affected() > 0)
     }

@@ -12,8 +12,9 @@ use sqlx::{AssertSqlSafe, Row as _};
 use super::error::{code, store_error};
 use super::ids::{IdList, PgQuery};
 use super::outbox::{Ready, writer};
+use super::tx::{OPERATOR_MAX, Tx, bounded};
 use super::{Inner, PostgresStore, claim, rows};
-use crate::catalogue::{self, ACTION, Answer, Catalogue};
+use crate::catalogue::{self, ACTION, Answer, Catalogue, Rows};
 use crate::sql::selection::Selection;
 use crate::sql::statement::Writer;
 use crate::sql::statement::records::{Parameter, Question};
@@ -64,7 +65,7 @@ impl Catalogue for Inner {
         &ready.statements.selection
     }
 
-    async fn ask(&self, ready: &Ready, question: Question) -> Result<Vec<PgRow>, StoreError> {
+    async fn ask(&self, ready: &Ready, question: Question) -> Result<Rows<PgRow>, StoreError> {
         let mut asked: PgQuery = sqlx::query(AssertSqlSafe(question.text)).persistent(false);
         for parameter in question.parameters {
             asked = match parameter {
@@ -73,7 +74,13 @@ impl Catalogue for Inner {
                 Parameter::Int(number) => asked.bind(number),
             };
         }
-        let rows = asked.fetch_all(&self.pool).await;
+        let rows = async {
+            let (mut tx, _) = Tx::begin(&self.pool, bounded(OPERATOR_MAX).into()).await?;
+            let rows = Rows::collect(asked.fetch(tx.connection()), size).await?;
+            tx.commit().await?;
+            Ok(rows)
+        };
+        let rows: Result<_, sqlx::Error> = rows.await;
         let rows = rows.map_err(|error| match code(&error) {
             // A value that its column's type cannot have, or text that no text can be.
             Some(code) if code.starts_with("22") => StoreError::Unfit {
@@ -113,4 +120,9 @@ impl Answer for PgRow {
         let micros: Option<i64> = self.try_get_unchecked(position)?;
         Ok(micros.map(rows::time))
     }
+}
+
+fn size(row: &PgRow) -> usize {
+    let bytes = |column| Some(row.try_get_raw(column).ok()?.as_bytes().ok()?.len());
+    (0..row.len()).filter_map(bytes).sum()
 }

@@ -10,10 +10,15 @@ use crate::rows::{Arena, Cells};
 use crate::sql::selection::{Form, Selection};
 
 /// Microseconds from 1970, where our times begin, to 2000, where Postgres' do.
-const POSTGRES_EPOCH_MICROS: i64 = 946_684_800_000_000;
+pub(super) const POSTGRES_EPOCH_MICROS: i64 = 946_684_800_000_000;
 
 pub(super) fn time(micros: i64) -> Timestamp {
     Timestamp::from_micros(micros.saturating_add(POSTGRES_EPOCH_MICROS))
+}
+
+/// The same, the other way round.
+pub(super) fn micros_of(time: Timestamp) -> i64 {
+    time.as_micros().saturating_sub(POSTGRES_EPOCH_MICROS)
 }
 
 /// Whether the rows have the types that their statement was written for. After a migration they may not: the

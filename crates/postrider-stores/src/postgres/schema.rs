@@ -7,13 +7,14 @@ use sqlx::{AssertSqlSafe, PgPool};
 
 use super::error::{code, store_error};
 use super::outbox::writer;
+use super::pool::Pool;
 use super::tx::Tx;
 use super::wake::channel;
 use super::{Options, shape};
 use crate::sql::dialect::POSTGRES;
 use crate::sql::native;
 use crate::sql::presets::{self, block, quote};
-use crate::sql::statement::{claim_index, literal, suffixed, troubled_index};
+use crate::sql::statement::{claim_index, dead_index, literal, suffixed, troubled_index};
 use crate::sql::table::Table;
 
 /// Another process that creates the same tables makes us try again; it needs few tries to finish.
@@ -60,6 +61,18 @@ pub async fn init(pool: &PgPool, layout: &Layout, options: &InitOptions) -> Resu
     .await
 }
 
+/// The statements of [`init_table`], each of which may be run again.
+pub fn table_ddl(layout: &Layout) -> Vec<String> {
+    let table = presets::table(layout, &POSTGRES);
+    schema(&layout.table).into_iter().chain(table).collect()
+}
+
+/// Creates a preset's table with its indexes where it is missing, and nothing else: all that a service needs which emits
+/// and leaves the rest to others. Who publishes needs [`init`].
+pub async fn init_table(pool: &PgPool, layout: &Layout) -> Result<(), StoreError> {
+    create_missing(pool, &layout.table, &presets::table(layout, &POSTGRES)).await
+}
+
 /// Creates a table that is not there, by statements that leave alone what is.
 pub(super) async fn create_missing(
     pool: &PgPool,
@@ -83,10 +96,11 @@ async fn create(
     statements: impl Fn(Option<Table>) -> Vec<String>,
 ) -> Result<(), StoreError> {
     let failed = store_error("create tables", &table.to_string());
+    let pool = Pool::new(pool.clone());
     let mut tries = 0;
     loop {
         tries += 1;
-        match try_create(pool, table, &statements).await {
+        match try_create(&pool, table, &statements).await {
             Err(error) if is_race(&error) && tries < TRIES_MAX => {}
             result => return result.map_err(failed),
         }
@@ -94,11 +108,13 @@ async fn create(
 }
 
 async fn try_create(
-    pool: &PgPool,
+    pool: &Pool,
     table: &TableName,
     statements: &impl Fn(Option<Table>) -> Vec<String>,
 ) -> Result<(), sqlx::Error> {
-    let (mut tx, _) = Tx::begin(pool, "BEGIN ISOLATION LEVEL READ COMMITTED".into()).await?;
+    // To build an index may take hours, which who asks for it knows.
+    let begin = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = '24h'";
+    let (mut tx, _) = Tx::begin(pool, begin.into()).await?;
     let found = shape::read(&mut tx, table).await?;
     for statement in statements(found) {
         sqlx::raw_sql(AssertSqlSafe(statement))
@@ -122,14 +138,15 @@ fn is_race(error: &sqlx::Error) -> bool {
 fn beside(layout: &Layout, options: &InitOptions, table: &Table) -> Vec<String> {
     let mut statements = native::companions(layout, table);
     if layout.needs_troubles() {
-        statements.extend(presets::troubles(&layout.table, &POSTGRES));
+        statements.push(presets::troubles(&layout.table, &POSTGRES));
     }
     statements.extend(presets::audit(&layout.table, &POSTGRES));
     // An append-only outbox has the indexes that it needs, one per partition.
     if options.claim_index && layout.claim != ClaimMode::Stream {
         let options = Options::new(layout.clone());
         let writer = writer(&options, table);
-        let indexes = [Some(claim_index(&writer)), troubled_index(&writer)];
+        let dead = dead_index(&writer).filter(|_| writer.dead_was_tried());
+        let indexes = [Some(claim_index(&writer)), troubled_index(&writer), dead];
         let name = layout.table.quoted();
         statements.extend(
             indexes

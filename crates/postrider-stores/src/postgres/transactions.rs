@@ -5,6 +5,7 @@ use postrider_core::{StoreError, Transactions};
 use sqlx::PgPool;
 
 use super::error::store_error;
+use super::pool::Pool;
 use super::tx::Tx;
 
 /// At READ COMMITTED, where an inbox waits for a rival and then sees its entry; a stricter level would fail instead.
@@ -25,12 +26,14 @@ const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; \
 /// whether it took place; an inbox entry in the transaction tells when the event comes again.
 #[derive(Debug, Clone)]
 pub struct PgTransactions {
-    pool: PgPool,
+    pool: Pool,
 }
 
 impl PgTransactions {
     pub fn new(pool: PgPool) -> Self {
-        Self { pool }
+        Self {
+            pool: Pool::new(pool),
+        }
     }
 }
 

@@ -3,18 +3,25 @@
 use std::time::Duration;
 
 use postrider_core::{Backlog, StoreError};
+use sqlx::Row as _;
 use sqlx::postgres::PgRow;
-use sqlx::{PgPool, Row as _};
 
 use super::error::store_error;
 use super::outbox::{Ready, query};
-use super::tx::Tx;
+use super::pool::Pool;
+use super::tx::{Tx, bounded};
 use super::{Inner, stream};
 use crate::sql::micros_of;
 
 /// To compile a statement that runs for a moment takes longer than to run it, and counting takes one processor at most.
-const COUNTING: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; SET LOCAL jit = off; \
-                        SET LOCAL max_parallel_workers_per_gather = 0";
+const COUNTING: &str =
+    "SET TRANSACTION READ ONLY; SET LOCAL jit = off; SET LOCAL max_parallel_workers_per_gather = 0";
+
+/// A count that takes longer is an error, so that a gauge does not stand still without one.
+const COUNTING_MAX: Duration = Duration::from_secs(30);
+/// Deletes that take longer are given up, and keep no locks.
+const PURGING_MAX: Duration = Duration::from_secs(60);
+const ANSWERING_MAX: Duration = Duration::from_secs(5);
 
 pub(super) async fn purge(
     inner: &Inner,
@@ -30,11 +37,12 @@ pub(super) async fn purge(
     };
     let failed = store_error("purge published records", &inner.name());
     let purge = query(purge).bind(i64::from(limit)).bind(micros_of(keep));
-    Ok(purge
-        .execute(&inner.pool)
+    let (mut tx, _) = Tx::begin(&inner.pool, bounded(PURGING_MAX).into())
         .await
-        .map_err(&failed)?
-        .rows_affected())
+        .map_err(&failed)?;
+    let purged = purge.execute(tx.connection()).await.map_err(&failed)?;
+    tx.commit().await.map_err(&failed)?;
+    Ok(purged.rows_affected())
 }
 
 pub(super) async fn backlog(inner: &Inner, ready: &Ready) -> Result<Backlog, StoreError> {
@@ -46,7 +54,8 @@ pub(super) async fn backlog(inner: &Inner, ready: &Ready) -> Result<Backlog, Sto
     } else if inner.options.layout.needs_troubles() {
         count = count.bind(ready.table.full_name.clone());
     }
-    let (mut tx, _) = Tx::begin(&inner.pool, COUNTING.into())
+    let begin = format!("{}; {COUNTING}", bounded(COUNTING_MAX));
+    let (mut tx, _) = Tx::begin(&inner.pool, begin.into())
         .await
         .map_err(&failed)?;
     let row = count.fetch_one(tx.connection()).await.map_err(&failed)?;
@@ -69,9 +78,12 @@ fn counted(row: &PgRow) -> Result<Backlog, sqlx::Error> {
     })
 }
 
-pub(super) async fn ping(pool: &PgPool) -> Result<(), StoreError> {
-    let answered = sqlx::query("SELECT 1").execute(pool).await;
+pub(super) async fn ping(pool: &Pool) -> Result<(), StoreError> {
+    let answered = async {
+        let (tx, _) = Tx::begin(pool, bounded(ANSWERING_MAX).into()).await?;
+        tx.rollback().await
+    };
     answered
-        .map(drop)
+        .await
         .map_err(store_error("reach the database", "it"))
 }

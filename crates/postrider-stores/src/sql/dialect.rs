@@ -24,10 +24,12 @@ pub(crate) struct Dialect {
     pub flags: &'static [Kind],
     /// Where a row stands, for as long as nobody changes it.
     pub row: &'static str,
-    /// Locks the selected rows and waits for those that somebody else has locked.
-    pub lock_waiting: &'static str,
-    /// Locks the selected rows and passes over those that somebody else has locked.
-    pub lock_skipping: &'static str,
+    /// Locks the selected rows against everybody, to delete them.
+    pub lock_to_delete: &'static str,
+    /// Locks the selected rows against those who would change them, not against those who only refer to them.
+    pub lock_to_update: &'static str,
+    /// Behind a lock: passes over rows that somebody else has locked.
+    pub skipping_locked: &'static str,
     /// Whether a statement that writes may stand in another's WITH. Otherwise the two are run one after the other.
     pub writes_nest: bool,
     /// Whether one insert takes list parameters, one per column. Otherwise there is one insert per event.
@@ -36,6 +38,16 @@ pub(crate) struct Dialect {
     pub locks_rows: bool,
     /// A text's hash, from 0 to 2³¹ - 1 and the same for every client of the database.
     pub hash: fn(text: &str) -> String,
+    /// What stands for a key in indexes and look-ups: a hash where an index entry has a longest length, and never the
+    /// same as for an id. Keys that share a hash would hold each other up, which whoever can write a key can have
+    /// without any hash.
+    pub key_token: fn(text: &str) -> String,
+    /// The same for a record's id.
+    pub id_token: fn(text: &str) -> String,
+    /// The type of both.
+    pub token_type: &'static str,
+    /// What a list parameter of texts is selected from, as `v.x`.
+    pub texts: fn(parameter: u32) -> String,
     pub cast: fn(value: &str, sql_type: &str) -> String,
     /// Whether a value is one of a list parameter's.
     pub among: fn(value: &str, parameter: u32, sql_type: &str) -> String,
@@ -49,7 +61,7 @@ pub(crate) struct Dialect {
     pub numbered_rows: fn(lists: &[List<'_>], name: &str) -> String,
     /// A time and a number of microseconds after it.
     pub after: fn(time: &str, micros: &str) -> String,
-    /// Microseconds from the first time to the second.
+    /// Microseconds from the first time to the second; none where the first comes later.
     pub micros_between: fn(from: &str, to: &str) -> String,
     /// The beginning of 1970, UTC.
     pub epoch: &'static str,
@@ -96,12 +108,17 @@ pub(crate) const POSTGRES: Dialect = Dialect {
     time_type: "timestamptz",
     flags: &[Kind::Bool],
     row: "ctid",
-    lock_waiting: "FOR UPDATE OF o",
-    lock_skipping: "FOR UPDATE OF o SKIP LOCKED",
+    lock_to_delete: "FOR UPDATE OF o",
+    lock_to_update: "FOR NO KEY UPDATE OF o",
+    skipping_locked: " SKIP LOCKED",
     writes_nest: true,
     inserts_lists: true,
     locks_rows: true,
     hash: |text| format!("(hashtext({text}) & 2147483647)"),
+    key_token: |text| format!("hashtextextended({text} COLLATE \"C\", 0)"),
+    id_token: |text| format!("hashtextextended({text} COLLATE \"C\", 1)"),
+    token_type: "bigint",
+    texts: |parameter| format!("unnest(${parameter}::text[]) AS v(x)"),
     cast: |value, sql_type| format!("{value}::{sql_type}"),
     among: |value, parameter, sql_type| format!("{value} = ANY(${parameter}::{sql_type}[])"),
     values: |parameter, sql_type| format!("SELECT unnest(${parameter}::{sql_type}[])"),
@@ -115,7 +132,14 @@ pub(crate) const POSTGRES: Dialect = Dialect {
         format!("{lists} WITH ORDINALITY AS {name}({columns}, n)")
     },
     after: |time, micros| format!("{time} + {micros} * interval '1 microsecond'"),
-    micros_between: |from, to| format!("(extract(epoch FROM {to} - {from}) * 1000000)::int8"),
+    // Times without an end cannot be subtracted. A time that lies ahead, or before our era, is taken for its bound.
+    micros_between: |from, to| {
+        let bound = format!("least(greatest({from}, '0001-01-01 00:00:00+00'), {to})");
+        // A bound takes the place of NULL, too.
+        format!(
+            "CASE WHEN {from} IS NOT NULL THEN (extract(epoch FROM {to} - {bound}) * 1000000)::int8 END"
+        )
+    },
     epoch: "'epoch'::timestamptz",
     left: |text, chars| format!("left({text}, {chars})"),
     contains: |text, part| format!("strpos(lower({text}), lower({part})) > 0"),
@@ -168,8 +192,9 @@ pub(crate) const SQLITE: Dialect = Dialect {
     time_type: "INTEGER (microseconds since 1970)",
     flags: &[Kind::Bool, Kind::Int],
     row: "rowid",
-    lock_waiting: "",
-    lock_skipping: "",
+    lock_to_delete: "",
+    lock_to_update: "",
+    skipping_locked: "",
     writes_nest: false,
     inserts_lists: false,
     locks_rows: false,
@@ -190,6 +215,10 @@ pub(crate) const SQLITE: Dialect = Dialect {
         });
         format!("({})", parts.join(" + "))
     },
+    key_token: |text| format!("('k' || {text})"),
+    id_token: |text| format!("('i' || {text})"),
+    token_type: "text",
+    texts: |parameter| format!("(SELECT value AS x FROM json_each(${parameter})) AS v"),
     cast: |value, sql_type| {
         let sql_type = sql_type.to_ascii_lowercase();
         match sql_type.as_str() {

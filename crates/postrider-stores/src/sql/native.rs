@@ -163,9 +163,12 @@ fn troubles(layout: &Layout, table: &TableName, payload: &str) -> Vec<String> {
         lines.join(",\n  ")
     )];
     if let Some(key) = &layout.columns.key {
+        // A key may be longer than an index takes. The index by the key's text is of earlier versions.
+        let by_text = table.sibling(suffixed(&table.name, "_by_key"));
+        statements.push(format!("DROP INDEX IF EXISTS {}", by_text.quoted()));
         statements.push(format!(
-            "CREATE INDEX IF NOT EXISTS {} ON {} ({}, {id})",
-            suffixed(&table.name, "_by_key").quoted(),
+            "CREATE INDEX IF NOT EXISTS {} ON {} (hashtextextended({} COLLATE \"C\", 0), {id})",
+            suffixed(&table.name, "_by_key_token").quoted(),
             table.quoted(),
             key.quoted()
         ));

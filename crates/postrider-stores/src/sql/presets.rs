@@ -6,9 +6,9 @@ use postrider_core::layout::{Identifier, State, TableName};
 
 use super::dialect::Dialect;
 use crate::options::Options;
-use crate::sql::inbox::{InboxLayout, create};
 use crate::sql::statement::{
-    audit_table, claim_index, literal, suffixed, troubled_index, troubles_table,
+    audit_table, claim_index, dead_check, dead_index, literal, suffixed, troubled_index,
+    troubles_table,
 };
 use crate::sql::table::Table;
 
@@ -126,9 +126,13 @@ fn talkie(layout: &Layout, dialect: &Dialect) -> Vec<String> {
         ));
     }
     table.unpublished_has_no_time();
+    table.dead_was_tried();
     let mut statements = vec![table.statement()];
     statements.extend(comment);
     statements.extend(claim_indexes(layout, dialect));
+    let options = Options::new(layout.clone());
+    let dead = dead_index(&options.writer(&Table::unseen(&layout.table), dialect));
+    statements.extend(dead.map(|index| index.create("IF NOT EXISTS", &layout.table.quoted())));
     statements
 }
 
@@ -164,15 +168,7 @@ fn gopipe(layout: &Layout, dialect: &Dialect) -> Vec<String> {
     let mut statements = vec![table.statement()];
     statements.extend(claim_indexes(layout, dialect));
     statements.extend(index(layout, &[&columns.created_at]));
-    statements.extend(inbox(&layout.table, dialect));
     statements
-}
-
-/// gopipe keeps the messages that a subscriber has handled beside its outbox.
-fn inbox(outbox: &TableName, dialect: &Dialect) -> [String; 2] {
-    let mut layout = InboxLayout::gopipe();
-    layout.table = outbox.sibling(layout.table.name);
-    create(&layout, dialect)
 }
 
 fn debezium(layout: &Layout, dialect: &Dialect) -> Vec<String> {
@@ -333,6 +329,23 @@ impl<'a> Create<'a> {
         }
     }
 
+    /// Dead records are looked for among those that have failed, where claims must write no index.
+    fn dead_was_tried(&mut self) {
+        if let (State::Status { column, dead, .. }, Some(attempts), true) = (
+            &self.layout.state,
+            &self.layout.columns.attempts,
+            self.dialect.locks_rows,
+        ) {
+            self.constraint(format!(
+                "CONSTRAINT {} CHECK ({} <> {} OR {} > 0)",
+                dead_check(&self.layout.table).quoted(),
+                column.quoted(),
+                literal(dead),
+                attempts.quoted()
+            ));
+        }
+    }
+
     fn statement(&self) -> String {
         let table = self.layout.table.quoted();
         format!(
@@ -353,26 +366,17 @@ impl<'a> Create<'a> {
 }
 
 /// The table of troubles beside an outbox.
-pub(crate) fn troubles(outbox: &TableName, dialect: &Dialect) -> [String; 2] {
-    let table = troubles_table(outbox);
-    let index = suffixed(&table.name, "_key");
-    let columns = dialect.defined(
-        "outbox text NOT NULL,\n  record_id text NOT NULL,\n  key text,\n  \
-         attempts integer NOT NULL,\n  next_attempt_at timestamptz NOT NULL,\n  last_error text,\n  \
-         dead boolean NOT NULL DEFAULT false,\n  created_at timestamptz NOT NULL DEFAULT now(),\n  \
-         PRIMARY KEY (outbox, record_id)",
-    );
-    [
-        format!(
-            "CREATE TABLE IF NOT EXISTS {} (\n  {columns}\n)",
-            table.quoted()
-        ),
-        format!(
-            "CREATE INDEX IF NOT EXISTS {} ON {} (outbox, key)",
-            index.quoted(),
-            table.quoted()
-        ),
-    ]
+pub(crate) fn troubles(outbox: &TableName, dialect: &Dialect) -> String {
+    let token = dialect.token_type;
+    // An id or a key may be longer than an index takes, so neither stands in one.
+    let columns = dialect.defined(&format!(
+        "outbox text NOT NULL,\n  record_id text NOT NULL,\n  id_token {token} NOT NULL,\n  key text,\n  \
+         key_token {token},\n  record_created_at timestamptz,\n  attempts integer NOT NULL,\n  \
+         next_attempt_at timestamptz NOT NULL,\n  last_error text,\n  dead boolean NOT NULL DEFAULT false,\n  \
+         created_at timestamptz NOT NULL DEFAULT now(),\n  PRIMARY KEY (outbox, id_token)",
+    ));
+    let table = troubles_table(outbox).quoted();
+    format!("CREATE TABLE IF NOT EXISTS {table} (\n  {columns}\n)")
 }
 
 /// The audit table beside an outbox.

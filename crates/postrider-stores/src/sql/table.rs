@@ -38,6 +38,40 @@ pub(crate) struct Column {
     pub may_select: bool,
     pub may_update: bool,
     pub may_insert: bool,
+    pub details: Details,
+}
+
+/// What only checks ask of a column.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Details {
+    pub rank: Rank,
+    /// Whether a value whose row is gone may be given again.
+    pub given_again: bool,
+    /// The domains of its type that have a CHECK.
+    pub domain_checks: Vec<String>,
+    /// The table's own CHECK constraints that read it.
+    pub table_checks: Vec<String>,
+}
+
+/// Whether a catalogue shows this name so: quoted where it must be.
+pub(crate) fn is_shown_as(name: &Identifier, shown: &str) -> bool {
+    shown == name.as_str() || shown == name.quoted()
+}
+
+/// How far a column's values tell which record came first.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum Rank {
+    /// As far as its values go: numbers, and times to the microsecond.
+    #[default]
+    Fine,
+    /// Never in the wrong order, but many records share a value; why.
+    Coarse(String),
+    /// A time that each session reads in its own zone; why it is coarse besides, if it is.
+    Zoneless(Option<String>),
+    /// As far as whoever writes the record makes it so.
+    Free,
+    /// Not at all; why.
+    Never(&'static str),
 }
 
 #[derive(Debug, Clone)]
@@ -48,10 +82,37 @@ pub(crate) struct Table {
     pub may_delete: bool,
     /// Who asks, as SQL writes it.
     pub role: String,
+    /// Neither partitioned nor a part of another, nor a view: whoever inserts into it locks it before.
+    pub is_plain: bool,
     /// Whether the claim can walk an index that holds only pending records, in order.
     pub claim_index: bool,
     pub troubles: Beside,
     pub audit: Beside,
+    /// The sets of columns that no two rows share.
+    pub unique: Vec<Vec<String>>,
+    pub partitions: Option<Partitions>,
+    pub rows: Rows,
+}
+
+/// Where a table's rows are. Its own indexes speak for no others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rows {
+    Here,
+    /// It is a view or a foreign table.
+    Elsewhere,
+    /// Also in tables that inherit from it.
+    Inherited,
+}
+
+/// How a table is partitioned.
+#[derive(Debug, Clone)]
+pub(crate) struct Partitions {
+    /// The columns that say where a row belongs.
+    pub by: Vec<String>,
+    /// Whether an expression does, too. No unique index can be made on such a table.
+    pub by_expression: bool,
+    /// The columns whose values no two rows of a partition share, in any of them.
+    pub unique_in_each: Vec<String>,
 }
 
 /// The state of a table that Postrider keeps beside the outbox.
@@ -81,9 +142,13 @@ impl Table {
             columns: Vec::new(),
             may_delete: true,
             role: "CURRENT_USER".into(),
+            is_plain: true,
             claim_index: false,
             troubles: Beside::Ready,
             audit: Beside::Ready,
+            unique: Vec::new(),
+            partitions: None,
+            rows: Rows::Here,
         }
     }
 

@@ -99,7 +99,9 @@ impl Bound {
         self.query()?.fetch_all(connection).await
     }
 
-    fn query(&self) -> Result<sqlx::query::Query<'static, Sqlite, SqliteArguments>, sqlx::Error> {
+    pub(super) fn query(
+        &self,
+    ) -> Result<sqlx::query::Query<'static, Sqlite, SqliteArguments>, sqlx::Error> {
         let mut arguments = SqliteArguments::default();
         for value in &self.values {
             let added = match value {

@@ -30,6 +30,7 @@ pub(super) async fn findings(inner: &Inner) -> Result<Vec<Finding>, StoreError> 
         let index = index(&inner.options, &table, &mut connection).await;
         findings.extend(index.map_err(&failed)?);
         findings.extend(affinities(layout, &table));
+        findings.extend(whole_seconds(layout, &table));
     }
     findings.extend(settings(&mut connection).await.map_err(&failed)?);
     findings.extend(permissions(inner));
@@ -153,6 +154,25 @@ fn affinities(layout: &Layout, table: &Table) -> Vec<Finding> {
     };
     let texts = texts.into_iter().flatten();
     texts.filter(numeric).map(finding).collect()
+}
+
+/// Times that rows get by default, and that many of a key share. What is emitted through Postrider has its own.
+fn whole_seconds(layout: &Layout, table: &Table) -> Option<Finding> {
+    let name = layout.order.first()?;
+    let column = table.column(name)?;
+    let default = column.default.as_deref()?.to_ascii_lowercase();
+    let seconds = ["unixepoch(", "'%s'", "current_timestamp"];
+    let coarse = seconds.iter().any(|word| default.contains(word)) && !default.contains("subsec");
+    if !coarse || layout.ordering == Ordering::None {
+        return None;
+    }
+    let message = format!(
+        "column {name} (as order) has whole seconds by default: records of a key that other programs insert in one second \
+         are put in the order of the next column"
+    );
+    let remedy = "emit through Postrider, which writes microseconds, or make the table anew with DEFAULT \
+                  (CAST(unixepoch('subsec') * 1000000 AS INTEGER)), which has milliseconds";
+    Some(Finding::new(Level::Warning, name.as_str(), message).remedy(remedy))
 }
 
 /// Settings with which a committed event can be lost, or writers and readers wait for each other.

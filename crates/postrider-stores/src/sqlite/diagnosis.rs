@@ -5,10 +5,15 @@ use postrider_core::{Finding, Level, Limits, Records as _, StoreError, Timestamp
 use sqlx::{AssertSqlSafe, Row as _};
 
 use super::error::store_error;
-use super::{SqliteStore, claims};
+use super::outbox::Ready;
+use super::{Inner, SqliteStore, claims};
+use crate::sql::dialect::SQLITE;
+use crate::structure;
 
 /// Parked keys that a diagnosis names.
 const PARKED_MAX: u32 = 5;
+/// Records without an id that are counted.
+const COUNTED_MAX: u32 = 1000;
 
 pub(super) async fn findings(
     store: &SqliteStore,
@@ -28,11 +33,38 @@ pub(super) async fn findings(
             Finding::new(Level::Warning, format!("key {}", key.key), message)
         })
         .collect();
+    findings.extend(without_id(&store.inner, &*store.inner.ready().await?).await?);
     if !limits.relay_runs {
         findings.extend(left_claims(store).await?);
     }
     findings.sort_by_key(|finding| finding.level);
     Ok(findings)
+}
+
+/// Records that no claim takes, because they have no id.
+pub(super) async fn without_id(
+    inner: &Inner,
+    ready: &Ready,
+) -> Result<Option<Finding>, StoreError> {
+    let layout = &inner.options.layout;
+    if !ready.table.is_nullable(&layout.columns.id) {
+        return Ok(None);
+    }
+    let failed = store_error("look for records without an id", &inner.name());
+    let question = inner
+        .options
+        .writer(&ready.table, &SQLITE)
+        .null_ids(COUNTED_MAX);
+    let mut connection = inner.database.reader().await.map_err(&failed)?;
+    let asked = sqlx::query_scalar(AssertSqlSafe(question)).fetch_one(&mut *connection);
+    let count: i64 = asked.await.map_err(&failed)?;
+    Ok(structure::without_id(
+        layout,
+        &SQLITE,
+        &ready.table,
+        count,
+        COUNTED_MAX,
+    ))
 }
 
 /// A claim that is over and still written down: a relay that runs would have ended it.

@@ -16,8 +16,10 @@ use super::claims::{self, New, Others};
 use super::error::store_error;
 use super::outbox::{Ready, is_idle, select};
 use super::process::{self, Token};
+use super::settling::Settling;
 use super::tx::Tx;
-use crate::fates::{Sorted, Trouble, ids, missing, recall, rest};
+use crate::fates::{Failed, Sorted, Trouble, ids, plain_error, recall};
+use crate::settle::{Ledger, Savepoint, write};
 
 /// How much longer than its holder thinks a claim is safe from others.
 const MARGIN: Duration = Duration::from_secs(5);
@@ -199,43 +201,24 @@ impl Held {
         if !ours.map_err(&failed)? {
             tx.rollback().await.map_err(&failed)?;
             let lapsed = self.records.len() as u64;
-            return Ok(Settled { lapsed });
+            return Ok(Settled {
+                lapsed,
+                ..Settled::default()
+            });
         }
-        let lapsed = self.write(&sorted, &mut tx).await?;
-        // Before the commit lets another claim see what failed. Should it not succeed, they rest for nothing.
-        rest(&self.inner.resting, &self.inner.options.layout, &sorted);
-        tx.commit().await.map_err(&failed)?;
-        Ok(Settled { lapsed })
+        let layout = &self.inner.options.layout;
+        let mut book = Book {
+            claim: &self,
+            settling: Settling::begin("settle a claim", tx, self.inner.name()).await?,
+        };
+        let written = write(&mut book, &sorted, plain_error(layout)).await?;
+        let lapsed = written.lapsed();
+        let refused = self.inner.memory.note(layout, &sorted, written);
+        book.settling.commit().await?;
+        Ok(Settled { lapsed, refused })
     }
 
-    async fn write(&self, sorted: &Sorted<'_>, tx: &mut Tx) -> Result<u64, StoreError> {
-        let mut lapsed = 0;
-        if !sorted.published.is_empty() {
-            lapsed += self.write_published(sorted, tx).await?;
-        }
-        if !sorted.failed.is_empty() {
-            lapsed += self.write_failed(sorted, tx).await?;
-        }
-        Ok(lapsed)
-    }
-
-    async fn write_published(&self, sorted: &Sorted<'_>, tx: &mut Tx) -> Result<u64, StoreError> {
-        let failed = store_error("settle a claim", &self.inner.name());
-        let published = &sorted.published;
-        let update = Bound::new(&self.ready.statements.settle_published)
-            .list(1, bind::ids(self.ready.id_kind, ids(published))?);
-        let done = update.execute(tx).await.map_err(&failed)?;
-        if self.troubled {
-            let forget = Bound::new(&self.ready.statements.forget_troubles)
-                .text(1, self.ready.table.full_name.clone())
-                .texts(2, ids(published));
-            forget.execute(tx).await.map_err(&failed)?;
-        }
-        Ok(missing(published.len(), done.rows_affected()))
-    }
-
-    async fn write_failed(&self, sorted: &Sorted<'_>, tx: &mut Tx) -> Result<u64, StoreError> {
-        let failed = store_error("settle a claim", &self.inner.name());
+    fn rows(&self, failures: &[Failed<'_>]) -> Result<Vec<Value>, StoreError> {
         // Where troubles are not kept aside, enough attempts are what death looks like.
         let enough = match self.inner.options.layout.state {
             State::Timestamp { .. } => {
@@ -243,34 +226,59 @@ impl Held {
             }
             _ => 0,
         };
-        let mut rows = Vec::with_capacity(sorted.failed.len());
-        for of in &sorted.failed {
+        let row = |of: &Failed<'_>| {
             let id = bind::id_value(self.ready.id_kind, &of.record.id)?;
-            let attempts = if of.dead {
-                of.attempts.max(enough)
-            } else {
-                of.attempts
+            let attempts = match of.dead {
+                true => of.attempts.max(enough),
+                false => of.attempts,
             };
             let key = of.record.key.as_ref().map(ToString::to_string);
-            rows.push(json!([
-                id,
-                attempts,
-                of.error,
-                of.wait_micros(),
-                of.dead,
-                key
-            ]));
+            let wait = of.wait_micros();
+            Ok(json!([id, attempts, of.error, wait, of.dead, key]))
+        };
+        failures.iter().map(row).collect()
+    }
+}
+
+/// A claim's fates, and the transaction that they are written in.
+struct Book<'a> {
+    claim: &'a Held,
+    settling: Settling,
+}
+
+#[async_trait]
+impl Ledger for Book<'_> {
+    fn savepoint(&mut self) -> &mut dyn Savepoint {
+        &mut self.settling
+    }
+
+    async fn published(&mut self, records: &[&Record]) -> Result<u64, StoreError> {
+        let ready = &self.claim.ready;
+        let update = Bound::new(&ready.statements.settle_published)
+            .list(1, bind::ids(ready.id_kind, ids(records))?);
+        let found = self.settling.execute(update).await?;
+        if self.claim.troubled {
+            let forget = Bound::new(&ready.statements.forget_troubles)
+                .text(1, ready.table.full_name.clone())
+                .texts(2, ids(records));
+            self.settling.execute(forget).await?;
         }
-        let statements = &self.ready.statements;
+        Ok(found)
+    }
+
+    async fn failed(&mut self, failures: &[Failed<'_>]) -> Result<u64, StoreError> {
+        let (inner, ready) = (&self.claim.inner, &self.claim.ready);
+        let rows = self.claim.rows(failures)?;
         let bound = |text| {
             let bound = Bound::new(text).list(1, rows.clone());
-            self.inner.with_outbox(&self.ready, 7, bound)
+            inner.with_outbox(ready, 7, bound)
         };
-        if let Some(mark) = &statements.mark_failed {
-            bound(mark).execute(tx).await.map_err(&failed)?;
+        let mut marked = None;
+        if let Some(mark) = &ready.statements.mark_failed {
+            marked = Some(self.settling.execute(bound(mark)).await?);
         }
-        let settle = bound(&statements.settle_failed);
-        let done = settle.execute(tx).await.map_err(&failed)?;
-        Ok(missing(rows.len(), done.rows_affected()))
+        let settle = bound(&ready.statements.settle_failed);
+        let noted = self.settling.execute(settle).await?;
+        Ok(marked.unwrap_or(noted))
     }
 }

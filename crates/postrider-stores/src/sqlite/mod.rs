@@ -22,13 +22,14 @@ mod process;
 mod records;
 mod rows;
 mod schema;
+mod settling;
 mod shape;
 mod transactions;
 mod tx;
 mod upkeep;
 mod wake;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -48,7 +49,7 @@ pub use schema::{InitOptions, ddl, init};
 pub use transactions::SqliteTransactions;
 pub use tx::Tx;
 
-use crate::resting::Resting;
+use crate::fates::Memory;
 use error::{is_busy, store_error};
 use outbox::Ready;
 
@@ -68,7 +69,7 @@ struct Inner {
     claims: claims::Statements,
     /// What was read of the table, until a statement shows that it has changed.
     ready: tokio::sync::Mutex<Option<Arc<Ready>>>,
-    resting: Mutex<Resting>,
+    memory: Memory,
 }
 
 impl SqliteStore {
@@ -80,7 +81,7 @@ impl SqliteStore {
                 options: options.checked(),
                 database,
                 ready: tokio::sync::Mutex::default(),
-                resting: Mutex::default(),
+                memory: Memory::default(),
             }),
         }
     }
@@ -117,6 +118,7 @@ impl Purge for SqliteStore {
 impl OutboxStore for SqliteStore {
     async fn claim(&self, want: Want) -> Result<Option<Box<dyn Claim>>, StoreError> {
         let ready = self.inner.ready().await?;
+        self.inner.look_after_stuck(&ready).await?;
         let claimed = match self.inner.options.layout.claim {
             ClaimMode::Hold => hold::claim(&self.inner, ready, want).await,
             ClaimMode::Lease => lease::claim(&self.inner, ready, want).await,
@@ -138,6 +140,10 @@ impl OutboxStore for SqliteStore {
 
     async fn ping(&self) -> Result<(), StoreError> {
         upkeep::ping(&self.inner.database).await
+    }
+
+    fn findings(&self) -> Vec<Finding> {
+        self.inner.memory.findings()
     }
 }
 

@@ -15,7 +15,7 @@ use super::error::store_error;
 use super::outbox::Ready;
 use super::rows::SqliteCells;
 use super::{Inner, SqliteStore};
-use crate::catalogue::{self, ACTION, Answer, Catalogue};
+use crate::catalogue::{self, ACTION, Answer, Catalogue, Rows};
 use crate::rows::Reader;
 use crate::sql::dialect::SQLITE;
 use crate::sql::selection::Selection;
@@ -69,7 +69,7 @@ impl Catalogue for Inner {
         &ready.statements.selection
     }
 
-    async fn ask(&self, ready: &Ready, question: Question) -> Result<Vec<SqliteRow>, StoreError> {
+    async fn ask(&self, ready: &Ready, question: Question) -> Result<Rows<SqliteRow>, StoreError> {
         let mut asked = Bound::new(&question.text.into());
         for (number, parameter) in (1..).zip(question.parameters) {
             asked = match parameter {
@@ -80,7 +80,10 @@ impl Catalogue for Inner {
         }
         let connection = self.database.reader().await;
         let mut connection = connection.map_err(|error| self.failed(error))?;
-        let rows = asked.once().rows(&mut connection).await;
+        let rows = match asked.once().query() {
+            Ok(query) => Rows::collect(query.fetch(&mut *connection), size).await,
+            Err(error) => Err(error),
+        };
         self.forget_if_stale(rows.map_err(|error| self.failed(error)))
             .await
     }
@@ -127,4 +130,13 @@ impl Answer for SqliteRow {
     fn time(&self, position: usize) -> Result<Option<Timestamp>, sqlx::Error> {
         Ok(self.int(position)?.map(Timestamp::from_micros))
     }
+}
+
+/// A copy, because the driver lends a value as bytes or as text once only.
+fn size(row: &SqliteRow) -> usize {
+    let bytes = |column| {
+        let value: Option<Vec<u8>> = row.try_get_unchecked(column).ok()?;
+        value.map(|value| value.len())
+    };
+    (0..row.len()).filter_map(bytes).sum()
 }

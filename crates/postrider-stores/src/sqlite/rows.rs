@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use postrider_core::{ByteString, RecordId, Timestamp};
-use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
+use sqlx::{Row as _, TypeInfo as _, ValueRef as _};
 use uuid::Uuid;
 
 use crate::rows::{Arena, Cells};
@@ -60,6 +60,10 @@ impl Cells for SqliteCells<'_> {
     }
 
     fn id(&mut self, position: usize) -> Result<RecordId, sqlx::Error> {
+        // Bytes are equal to no text, so such a record would not be found again.
+        if self.row.try_get_raw(position)?.type_info().name() == "BLOB" {
+            return Err(sqlx::Error::Decode("a record's id is no text".into()));
+        }
         let Some(bytes) = self.bytes(position)? else {
             return Err(sqlx::Error::Decode("a record's id is NULL".into()));
         };

@@ -89,7 +89,7 @@ pub(super) fn without_schema(table: &TableName) -> Result<(), StoreError> {
 fn beside(layout: &Layout, options: &InitOptions, table: &Table) -> Vec<String> {
     let mut statements = vec![claims::create(&layout.table)];
     if layout.needs_troubles() {
-        statements.extend(presets::troubles(&layout.table, &SQLITE));
+        statements.push(presets::troubles(&layout.table, &SQLITE));
     }
     statements.extend(presets::audit(&layout.table, &SQLITE));
     if options.claim_index {

@@ -13,6 +13,7 @@ use crate::world::{World, layout, world, world_with};
 
 const ALL: Want = Want {
     limit: 100,
+    bytes: usize::MAX,
     share: Share::ALL,
 };
 
@@ -24,7 +25,7 @@ fn store(database: &Database, preset: &str, overrides: &str) -> PostgresStore {
 }
 
 /// The one finding about a subject.
-fn about<'a>(findings: &'a [Finding], subject: &str) -> &'a Finding {
+pub(crate) fn about<'a>(findings: &'a [Finding], subject: &str) -> &'a Finding {
     let found = findings
         .iter()
         .find(|finding| finding.subject.contains(subject));
@@ -32,7 +33,7 @@ fn about<'a>(findings: &'a [Finding], subject: &str) -> &'a Finding {
 }
 
 /// Claims refuse with the same words.
-async fn refuses(store: &PostgresStore, words: &[&str]) -> Vec<Finding> {
+pub(crate) async fn refuses(store: &PostgresStore, words: &[&str]) -> Vec<Finding> {
     let findings = store.check().await.unwrap();
     let errors: Vec<&Finding> = findings
         .iter()
@@ -116,7 +117,8 @@ async fn a_status_type_must_know_every_word() {
     let world = world("talkie", "").await;
     world.database.execute(
         "CREATE TYPE word AS ENUM ('pending', 'publishing', 'published', 'failed'); DROP INDEX outbox_postrider_claim; \
-         ALTER TABLE outbox DROP CONSTRAINT outbox_status_check, DROP CONSTRAINT outbox_check, ALTER status DROP DEFAULT, ALTER status TYPE word USING status::word",
+         ALTER TABLE outbox DROP CONSTRAINT outbox_status_check, DROP CONSTRAINT outbox_check, DROP CONSTRAINT outbox_postrider_dead_was_tried, \
+         ALTER status DROP DEFAULT, ALTER status TYPE word USING status::word",
     ).await;
     refuses(&world.store(), &["no value `dead_lettered`"]).await;
 }

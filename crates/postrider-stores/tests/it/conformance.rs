@@ -52,17 +52,17 @@ mod odd_types {
 }
 
 /// Text ids, states as an enum with words of its own, numbers that may be NULL, and a short error column.
-mod odd_states {
+pub(crate) mod odd_states {
     use super::*;
 
-    const TABLE: &str = "
+    pub(crate) const TABLE: &str = "
         CREATE SEQUENCE numbers;
         CREATE TYPE word AS ENUM ('new', 'busy', 'done', 'again', 'never');
         CREATE TABLE jobs (name text PRIMARY KEY DEFAULT to_char(nextval('numbers'), '\"job-\"FM000000'),
             who text, body json NOT NULL, at timestamptz NOT NULL DEFAULT clock_timestamp(),
             word word NOT NULL DEFAULT 'new', tries bigint, why text,
             due timestamp, since timestamp, done_at timestamptz)";
-    const LAYOUT: &str = r#"
+    pub(crate) const LAYOUT: &str = r#"
         table = "jobs"
         claim = "lease"
         order = ["at", "name"]

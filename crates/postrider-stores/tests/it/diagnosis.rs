@@ -6,11 +6,18 @@ use postrider_core::layout::PRESETS;
 use postrider_core::{Diagnosis as _, Fate, Finding, Level, Limits, OutboxStore as _, Share, Want};
 use postrider_stores::postgres::{Options, PostgresStore, connect, connect_relay};
 
+use crate::check::role;
 use crate::world::{World, world};
 
 const RELAY_RUNS: Limits = Limits {
     payload_bytes_max: None,
     relay_runs: true,
+};
+
+const ALL: Want = Want {
+    limit: 100,
+    bytes: usize::MAX,
+    share: Share::ALL,
 };
 
 /// A store to which every transaction is a long one.
@@ -92,6 +99,7 @@ async fn a_parked_key_is_named_with_its_first_error_and_what_waits() {
     }
     let want = Want {
         limit: 1,
+        bytes: usize::MAX,
         share: Share::ALL,
     };
     let claim = store.claim(want).await.unwrap().unwrap();
@@ -152,6 +160,7 @@ async fn a_long_transaction_is_named_by_what_it_holds_and_without_its_values() {
     let relay = world.store();
     let want = Want {
         limit: 1,
+        bytes: usize::MAX,
         share: Share::ALL,
     };
     let waiting = tokio::spawn(async move { relay.claim(want).await.map(drop) });
@@ -296,4 +305,139 @@ async fn payload_bytes(store: &PostgresStore) -> u64 {
     use postrider_core::{RecordFilter, Records as _};
     let page = store.find(&RecordFilter::default(), None, 1).await.unwrap();
     page.items[0].payload_bytes.unwrap()
+}
+
+/// Somebody's row lock holds claims up, or makes them pass the record over: neither shows in the log of the server.
+#[tokio::test]
+async fn whoever_holds_a_record_that_claims_want_is_named_with_it() {
+    for (preset, ordering, lock) in [
+        ("polyshop", "key", "FOR UPDATE"),
+        ("polyshop", "none", "FOR UPDATE"),
+        ("polyshop", "key", "FOR KEY SHARE"),
+        ("talkie", "key", "FOR UPDATE"),
+        ("talkie", "none", "FOR KEY SHARE"),
+    ] {
+        let world = world(preset, &format!("ordering = '{ordering}'")).await;
+        let table = world.layout.table.quoted();
+        world.emit(world.event(Some("a"), 1)).await;
+        let id = world.emit(world.event(Some("b"), 2)).await;
+        let mut holder = world.database.pool.begin().await.unwrap();
+        // A savepoint has a number of its own, and locks by that.
+        for sql in [
+            "SET LOCAL application_name = 'a forgotten window'",
+            "SAVEPOINT s",
+            &format!("SELECT FROM {table} WHERE id = '{id}' AND 'a secret' <> '' {lock}"),
+        ] {
+            let query = sqlx::query(sqlx::AssertSqlSafe(sql.to_owned()));
+            query.execute(&mut *holder).await.unwrap();
+        }
+        let pid: i32 = sqlx::query_scalar("SELECT pg_backend_pid()")
+            .fetch_one(&mut *holder)
+            .await
+            .unwrap();
+        let findings = impatient(&world).diagnose(&RELAY_RUNS).await.unwrap();
+        let session = about(&findings, &format!("session {pid}"))
+            .unwrap_or_else(|| panic!("{preset} {ordering} {lock}: {findings:#?}"));
+        assert_eq!(session.level, Level::Error, "{session:?}");
+        for part in [
+            "a forgotten window",
+            "idle in transaction",
+            &format!("record {id}"),
+        ] {
+            assert!(session.message.contains(part), "{}", session.message);
+        }
+        assert!(!session.message.contains("secret"), "{}", session.message);
+        let remedy = session.remedy.as_ref().unwrap();
+        assert!(
+            remedy.contains(&format!("pg_terminate_backend({pid})")),
+            "{remedy}"
+        );
+        holder.rollback().await.unwrap();
+        let findings = impatient(&world).diagnose(&RELAY_RUNS).await.unwrap();
+        assert_eq!(about(&findings, &format!("session {pid}")), None);
+    }
+}
+
+/// A claim that a relay works on is no stall, whatever its sessions are called.
+#[tokio::test]
+async fn a_relay_that_holds_its_records_is_not_named_for_it() {
+    for ordering in ["key", "none"] {
+        let world = world("polyshop", &format!("ordering = '{ordering}'")).await;
+        world.emit(world.event(Some("a"), 1)).await;
+        let relay = connect_relay(&world.database.url, 1, "orders").unwrap();
+        let options = Options::new(world.layout.clone());
+        let claim = PostgresStore::new(relay.clone(), options)
+            .claim(ALL)
+            .await
+            .unwrap()
+            .unwrap();
+        let findings = impatient(&world).diagnose(&RELAY_RUNS).await.unwrap();
+        let held = |finding: &&Finding| finding.message.contains("holds record");
+        assert_eq!(findings.iter().find(held), None, "{ordering}");
+        claim.settle(&[Fate::Published]).await.unwrap();
+        relay.close().await;
+    }
+}
+
+/// Two that share a row leave no number there that tells who they are; whoever waits for them does.
+#[tokio::test]
+async fn whoever_a_claim_waits_for_is_named_after_seconds_not_minutes() {
+    let world = world("polyshop", "").await;
+    let id = world.emit(world.event(Some("a"), 1)).await;
+    let mut holders = Vec::new();
+    for _ in 0..2 {
+        let mut holder = world.database.pool.begin().await.unwrap();
+        let lock = format!("SELECT FROM outbox_events WHERE id = '{id}' FOR SHARE");
+        let lock = sqlx::query(sqlx::AssertSqlSafe(lock));
+        lock.execute(&mut *holder).await.unwrap();
+        holders.push(holder);
+    }
+    let pid: i32 = sqlx::query_scalar("SELECT pg_backend_pid()")
+        .fetch_one(&mut *holders[0])
+        .await
+        .unwrap();
+    let relay = world.store();
+    let claiming = tokio::spawn(async move {
+        loop {
+            // The lanes of a claim that gave up are free a moment later; until then there is nothing to claim.
+            let claimed = relay.claim(ALL).await;
+            assert!(!matches!(claimed, Ok(Some(_))), "claimed");
+        }
+    });
+    let found = postrider_testkit::eventually("who is waited for is named", async || {
+        let findings = world.store().diagnose(&RELAY_RUNS).await.unwrap();
+        let session = about(&findings, &format!("session {pid}")).cloned();
+        session.ok_or(findings)
+    })
+    .await;
+    claiming.abort();
+    assert_eq!(found.level, Level::Error);
+    assert!(found.message.contains("makes 1 sessions wait"), "{found:?}");
+}
+
+/// The relay's role is often another than the service's, and may not see what that does.
+#[tokio::test]
+async fn who_holds_a_record_is_named_by_a_role_that_may_see_little() {
+    let world = world("polyshop", "").await;
+    let id = world.emit(world.event(Some("a"), 1)).await;
+    let grants = "GRANT SELECT, UPDATE ON outbox_events TO ROLE; \
+                  GRANT SELECT, INSERT, UPDATE, DELETE ON postrider_troubles TO ROLE";
+    let role = role(&world.database, grants).await;
+    let mut holder = world.database.pool.begin().await.unwrap();
+    let lock = format!("SELECT FROM outbox_events WHERE id = '{id}' FOR UPDATE");
+    let lock = sqlx::query(sqlx::AssertSqlSafe(lock));
+    lock.execute(&mut *holder).await.unwrap();
+    let pid: i32 = sqlx::query_scalar("SELECT pg_backend_pid()")
+        .fetch_one(&mut *holder)
+        .await
+        .unwrap();
+    let store = PostgresStore::new(role.pool.clone(), Options::new(world.layout.clone()));
+    let findings = store.diagnose(&RELAY_RUNS).await.unwrap();
+    let session = about(&findings, &format!("session {pid}")).expect("is named");
+    assert!(
+        session.message.contains(&format!("record {id}")),
+        "{session:?}"
+    );
+    holder.rollback().await.unwrap();
+    role.end().await;
 }

@@ -71,6 +71,7 @@ async fn the_packfinderz_envelope_has_its_fields_and_no_other() {
         .store()
         .claim(Want {
             limit: 10,
+            bytes: usize::MAX,
             share: Share::ALL,
         })
         .await
@@ -205,6 +206,7 @@ async fn many_events_of_one_call_keep_their_order_whatever_their_ids() {
             .store()
             .claim(Want {
                 limit: 10_000,
+                bytes: usize::MAX,
                 share: Share::ALL,
             })
             .await
@@ -234,6 +236,7 @@ async fn a_payload_of_ten_megabytes_arrives_byte_by_byte() {
         .store()
         .claim(Want {
             limit: 10,
+            bytes: usize::MAX,
             share: Share::ALL,
         })
         .await
@@ -252,6 +255,7 @@ async fn an_empty_payload_is_a_tombstone_where_there_are_tombstones() {
         .store()
         .claim(Want {
             limit: 10,
+            bytes: usize::MAX,
             share: Share::ALL,
         })
         .await
@@ -273,6 +277,7 @@ async fn headers_and_metadata_arrive_as_they_were_given() {
         .store()
         .claim(Want {
             limit: 10,
+            bytes: usize::MAX,
             share: Share::ALL,
         })
         .await
@@ -303,6 +308,7 @@ async fn headers_and_metadata_arrive_as_they_were_given() {
         .store()
         .claim(Want {
             limit: 10,
+            bytes: usize::MAX,
             share: Share::ALL,
         })
         .await

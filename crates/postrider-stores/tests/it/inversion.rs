@@ -9,6 +9,7 @@ use crate::world::{World, world};
 
 const ALL: Want = Want {
     limit: 100,
+    bytes: usize::MAX,
     share: Share::ALL,
 };
 
@@ -153,6 +154,7 @@ async fn lanes_are_shared_by_relays_that_call_the_table_by_different_names() {
     let claim = store
         .claim(Want {
             limit: 1,
+            bytes: usize::MAX,
             share: Share::ALL,
         })
         .await

@@ -9,7 +9,7 @@ const KEY: &str = "ordering = 'key'";
 
 async fn fill(world: &World, records: u32, values: &str) {
     let insert = format!(
-        "INSERT INTO outbox (topic, key, payload_json, status) SELECT 't', {values} FROM generate_series(1, {records}) n"
+        "INSERT INTO outbox (topic, retry_count, key, payload_json, status) SELECT 't', 1, {values} FROM generate_series(1, {records}) n"
     );
     world.database.execute(&insert).await;
 }
@@ -17,6 +17,7 @@ async fn fill(world: &World, records: u32, values: &str) {
 async fn claim(world: &World, limit: u32) -> Option<Box<dyn Claim>> {
     let want = Want {
         limit,
+        bytes: usize::MAX,
         share: Share::ALL,
     };
     world.store().claim(want).await.unwrap()

@@ -7,11 +7,14 @@ mod conformance;
 mod diagnosis;
 mod emit;
 mod faults;
+mod floor;
 mod hot;
 mod inbox;
 mod inversion;
 mod lease;
 mod parked;
+mod poison;
+mod pooler;
 #[cfg(feature = "redis")]
 mod redis;
 mod refusal;
@@ -19,7 +22,10 @@ mod schema;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod stream;
+mod tables;
 mod transactions;
+mod unsettled;
 mod upkeep;
+mod vanished;
 mod wake;
 mod world;

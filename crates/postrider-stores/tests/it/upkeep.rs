@@ -10,6 +10,7 @@ use crate::world::world;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const ALL: Want = Want {
     limit: 100,
+    bytes: usize::MAX,
     share: Share::ALL,
 };
 
@@ -111,6 +112,7 @@ async fn talkies_operational_queries_run_as_they_are_written() {
     let claim = store
         .claim(Want {
             limit: 3,
+            bytes: usize::MAX,
             share: Share::ALL,
         })
         .await

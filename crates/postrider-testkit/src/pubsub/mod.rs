@@ -187,6 +187,18 @@ impl PubSubTopic {
         &self.id
     }
 
+    /// Deletes the topic and the subscription. What was published is forgotten.
+    pub async fn delete(&self) {
+        let named = |name| wire::DeleteRequest { name };
+        let topic = named(format!("projects/{PROJECT}/topics/{}", self.id));
+        let _: wire::Empty = self.server.call("Publisher/DeleteTopic", topic).await;
+        let subscription = named(self.subscription());
+        let _: wire::Empty = self
+            .server
+            .call("Subscriber/DeleteSubscription", subscription)
+            .await;
+    }
+
     /// Creates the topic and the subscription again after its server lost everything.
     pub async fn create(&self) {
         let topic = wire::Topic {

@@ -14,6 +14,12 @@ pub(super) struct Topic {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct DeleteRequest {
+    #[prost(string, tag = "1")]
+    pub(super) name: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Subscription {
     #[prost(string, tag = "1")]
     pub(super) name: String,

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use postrider_core::text::chain;
-use postrider_core::{Delivery, Handled, HandlerError, SubscribeError};
+use postrider_core::{Delivery, EventId, Handled, HandlerError, SubscribeError};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::context::Verdict;
 use super::middleware::transaction::{Group, Left};
 use super::{Context, Shared};
 use crate::failpoints;
+use crate::lines::cut_some;
 
 /// No question to the broker waits longer.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -140,9 +141,11 @@ impl Shared {
 
     fn report(&self, ctx: &Context, result: &Result<Handled, HandlerError>) {
         let opened = ctx.try_opened().as_ref().ok();
-        let event_type = opened.and_then(|opened| opened.event_type.as_deref());
-        let trace_id = opened.and_then(|opened| opened.trace_id());
-        let event_id = ctx.event_id().map(tracing::field::display);
+        let event_type = cut_some(opened.and_then(|opened| opened.event_type.as_deref()));
+        let trace_id = cut_some(opened.and_then(|opened| opened.trace_id()));
+        let event_id = cut_some(ctx.event_id().map(EventId::as_str));
+        let (event_type, trace_id) = (event_type.as_deref(), trace_id.as_deref());
+        let event_id = event_id.as_deref();
         let (consumer, position) = (ctx.consumer(), ctx.position());
         match result {
             Ok(handled) => {

@@ -5,9 +5,10 @@ mod figures;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use postrider_core::{Backlog, Emitted, Fate};
@@ -22,6 +23,8 @@ use prometheus_client::registry::Registry;
 pub(crate) use consumer::ConsumerMetrics;
 use figures::Recent;
 pub use figures::{Figures, Quantiles};
+
+use crate::Health;
 
 /// From 1 ms to about 30 s.
 const SECONDS: [f64; 12] = [
@@ -46,6 +49,7 @@ pub struct Metrics {
     dead: Counters,
     released: Counters,
     lapsed: Counters,
+    refused: Counters,
     duplicates: Counters,
     purged: Counters,
     batch_seconds: Histograms,
@@ -55,6 +59,11 @@ pub struct Metrics {
     dead_records: Family<Label, Gauge>,
     lanes: Family<Label, Gauge>,
     breaker: Family<Label, Gauge>,
+    findings: Family<Label, Gauge>,
+    parts_closed: Family<Label, Gauge>,
+    /// Who knows how many parts are closed, by outbox. Asked when somebody wants the figures, since such
+    /// knowledge expires by itself.
+    healths: Arc<Mutex<BTreeMap<String, Health>>>,
     consumers: consumer::Consumers,
 }
 
@@ -74,6 +83,7 @@ impl Metrics {
             dead: Family::default(),
             released: Family::default(),
             lapsed: Family::default(),
+            refused: Family::default(),
             duplicates: Family::default(),
             purged: Family::default(),
             batch_seconds: Family::new_with_constructor(histogram),
@@ -83,6 +93,9 @@ impl Metrics {
             dead_records: Family::default(),
             lanes: Family::default(),
             breaker: Family::default(),
+            findings: Family::default(),
+            parts_closed: Family::default(),
+            healths: Arc::default(),
             consumers: consumer::Consumers::new(),
         };
         metrics.register();
@@ -115,6 +128,8 @@ impl Metrics {
         add("released", "Records let go untouched", &self.released);
         let help = "Records whose claim had run out when their fate was known";
         add("lapsed", help, &self.lapsed);
+        let help = "Records whose fate the database refused to store";
+        add("refused", help, &self.refused);
         let help = "Emits that found their event already recorded";
         add("duplicates_suppressed", help, &self.duplicates);
         add(
@@ -167,10 +182,15 @@ impl Metrics {
             "1 while the broker is taken to be down",
             &self.breaker,
         );
+        let help = "Things that the store knows to be wrong at the moment";
+        add("findings", help, &self.findings);
+        let help = "Topics and partitions that take no writes while the broker answers";
+        add("broker_parts_closed", help, &self.parts_closed);
     }
 
     /// The figures in OpenMetrics text.
     pub fn encode(&self) -> String {
+        self.count_parts();
         let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::new();
         if encode(&mut text, &registry).is_err() {
@@ -181,6 +201,26 @@ impl Metrics {
             }
         }
         text
+    }
+
+    /// Exports what a relay's health says about parts of its broker.
+    pub(crate) fn watch(&self, outbox: &str, health: &Health) {
+        self.healths().insert(outbox.into(), health.clone());
+    }
+
+    fn count_parts(&self) {
+        for (outbox, health) in &*self.healths() {
+            let label = Label {
+                outbox: outbox.clone(),
+            };
+            let closed = health.report().parts.len();
+            let gauge = self.parts_closed.get_or_create(&label);
+            gauge.set(i64::try_from(closed).unwrap_or(i64::MAX));
+        }
+    }
+
+    fn healths(&self) -> MutexGuard<'_, BTreeMap<String, Health>> {
+        self.healths.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts what an emit found; for services that emit in this process.
@@ -205,12 +245,14 @@ impl Metrics {
             outbox: outbox.into(),
         };
         drop(self.duplicates.get_or_create(&label));
+        drop(self.parts_closed.get_or_create(&label));
         OutboxMetrics {
             published: self.published.get_or_create_owned(&label),
             failed: self.failed.get_or_create_owned(&label),
             dead: self.dead.get_or_create_owned(&label),
             released: self.released.get_or_create_owned(&label),
             lapsed: self.lapsed.get_or_create_owned(&label),
+            refused: self.refused.get_or_create_owned(&label),
             purged: self.purged.get_or_create_owned(&label),
             batch_seconds: self.batch_seconds.get_or_create_owned(&label),
             publish_seconds: self.publish_seconds.get_or_create_owned(&label),
@@ -219,6 +261,7 @@ impl Metrics {
             dead_records: self.dead_records.get_or_create_owned(&label),
             lanes: self.lanes.get_or_create_owned(&label),
             breaker: self.breaker.get_or_create_owned(&label),
+            findings: self.findings.get_or_create_owned(&label),
             recent: Recent::default(),
         }
     }
@@ -232,6 +275,7 @@ pub(crate) struct OutboxMetrics {
     dead: Counter,
     released: Counter,
     lapsed: Counter,
+    refused: Counter,
     purged: Counter,
     batch_seconds: Histogram,
     publish_seconds: Histogram,
@@ -240,6 +284,7 @@ pub(crate) struct OutboxMetrics {
     dead_records: Gauge,
     lanes: Gauge,
     breaker: Gauge,
+    findings: Gauge,
     recent: Recent,
 }
 
@@ -262,6 +307,15 @@ impl OutboxMetrics {
     pub(crate) fn publish_took(&self, took: Duration) {
         self.publish_seconds.observe(took.as_secs_f64());
         self.recent.took(took);
+    }
+
+    pub(crate) fn refused(&self, records: usize) {
+        self.refused.inc_by(records as u64);
+    }
+
+    pub(crate) fn findings(&self, findings: usize) {
+        self.findings
+            .set(i64::try_from(findings).unwrap_or(i64::MAX));
     }
 
     pub(crate) fn purged(&self, records: u64) {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use postrider_core::text::chain;
 use tokio_util::sync::CancellationToken;
 
 use super::{Cleanup, Shared};
@@ -15,8 +16,9 @@ pub(super) async fn clean(shared: Arc<Shared>, cleanup: Cleanup, shutdown: Cance
         .await;
 }
 
-/// Counting the backlog may take one part in so many of the time: a long table takes long to count.
-const COUNTING: u32 = 20;
+/// Counting the backlog may take one part in so many of the time: a long table takes long to count, and what polls take
+/// comes on top.
+const COUNTING: u32 = 50;
 
 const FIRST_COUNT: Duration = Duration::from_secs(5);
 
@@ -24,6 +26,7 @@ const FIRST_COUNT: Duration = Duration::from_secs(5);
 pub(super) async fn sample_backlog(shared: Arc<Shared>, shutdown: CancellationToken) {
     // What waits is published first, and counted when a relay that has just come up has had time for it.
     let mut pause = shared.config.backlog_every.min(FIRST_COUNT);
+    let mut is_told = false;
     loop {
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
@@ -31,13 +34,25 @@ pub(super) async fn sample_backlog(shared: Arc<Shared>, shutdown: CancellationTo
         }
         let started = Instant::now();
         let backlog = tokio::select! {
-            backlog = shared.store.backlog() => backlog,
+            backlog = shared.answered("count the backlog", shared.store.backlog()) => backlog,
             // A stop need not wait for it.
             () = shutdown.cancelled() => return,
         };
-        // Trouble with the database is told by the workers; the old figures stay.
-        if let Ok(backlog) = backlog {
-            shared.metrics.backlog(&backlog);
+        match backlog {
+            Ok(backlog) => {
+                shared.metrics.backlog(&backlog);
+                is_told = false;
+            }
+            Err(error) if !is_told => {
+                let reason = chain(&error);
+                tracing::warn!(
+                    outbox = shared.name,
+                    reason,
+                    "the backlog could not be counted; its metrics keep their last values"
+                );
+                is_told = true;
+            }
+            Err(_) => {}
         }
         let counting = started.elapsed() * COUNTING;
         pause = shared.config.backlog_every.max(counting);

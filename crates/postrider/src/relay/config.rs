@@ -9,8 +9,11 @@ use postrider_core::{Backoff, OnDead, Ordering, RetryPolicy};
 pub struct Config {
     /// Most records per claim.
     pub batch: u32,
-    /// Most payload bytes per claim, about: the next claim asks for fewer records where they are large.
+    /// Most bytes of records that all claims hold together, as far as possible: a record that is larger is claimed alone.
     pub batch_bytes: usize,
+    /// The largest message that the broker takes, where it is known. A record that is larger is dead before a message is
+    /// made of it.
+    pub message_bytes_max: Option<usize>,
     /// Claims that overlap, when there is more to do than one can. Each is a worker with a database connection of its own.
     pub claims: u32,
     /// The wait after an empty claim grows from `poll_min` to `poll_max` while nothing comes.
@@ -39,6 +42,7 @@ impl Default for Config {
         Self {
             batch: 1000,
             batch_bytes: 8 << 20,
+            message_bytes_max: None,
             claims: 3,
             poll_min: Duration::from_millis(2),
             poll_max: Duration::from_millis(100),

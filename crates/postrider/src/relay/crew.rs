@@ -1,6 +1,7 @@
 //! How many workers are at work: one while it keeps up alone, all of them while there is more than that.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use postrider_core::Share;
@@ -21,6 +22,9 @@ pub(super) struct Stint {
     goes_on_for: Duration,
     slow: Duration,
     round: Mutex<Instant>,
+    claimed: OnceLock<Instant>,
+    /// Whether what is in hand is of a kind that others could help with.
+    is_shareable: AtomicBool,
 }
 
 impl Stint {
@@ -31,7 +35,25 @@ impl Stint {
             goes_on_for,
             slow: if is_first { SLOW_AT_FIRST } else { SLOW },
             round: Mutex::new(began),
+            claimed: OnceLock::new(),
+            is_shareable: AtomicBool::new(false),
         }
+    }
+
+    /// Records are in hand; whether several claims may hold such ones at a time.
+    pub(super) fn in_hand(&self, is_shareable: bool) {
+        self.claimed.get_or_init(Instant::now);
+        self.is_shareable.store(is_shareable, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_shareable(&self) -> bool {
+        self.is_shareable.load(Ordering::Relaxed)
+    }
+
+    /// How long it took to look for records.
+    pub(super) fn look(&self) -> Duration {
+        let claimed = self.claimed.get().copied();
+        claimed.unwrap_or_else(Instant::now) - self.began
     }
 
     /// Whether there is time for another round.
@@ -84,7 +106,8 @@ impl Crew {
         }
     }
 
-    /// Runs a cycle, and calls all workers for as long as a round of it is slow.
+    /// Runs a cycle, and calls all workers for as long as a round of it is slow that has records in hand: to look for
+    /// them with many would not find more.
     pub(super) async fn watch<T>(&self, cycle: impl Future<Output = T>, stint: &Stint) -> T {
         tokio::pin!(cycle);
         let mut at = stint.slow_at();
@@ -93,7 +116,9 @@ impl Crew {
                 Ok(done) => return done,
                 Err(_) if stint.slow_at() > at => at = stint.slow_at(),
                 Err(_) => {
-                    self.call();
+                    if stint.is_shareable() {
+                        self.call();
+                    }
                     at += stint.slow;
                 }
             }
@@ -103,6 +128,11 @@ impl Crew {
     /// Calls all workers, for a while.
     pub(super) fn call(&self) {
         self.called.send_replace(Some(Instant::now()));
+    }
+
+    /// Lets all but the first go when they are done with what they have in hand.
+    pub(super) fn dismiss(&self) {
+        self.called.send_replace(None);
     }
 }
 
@@ -132,9 +162,26 @@ mod tests {
             assert_eq!(share, Share { index: 1, of: 2 });
         };
         let stint = Stint::new(Duration::ZERO, false);
+        stint.in_hand(true);
         tokio::select! {
             () = crew.watch(std::future::pending(), &stint) => {}
             () = called => {}
+        }
+        crew.dismiss();
+        assert_eq!(crew.share(0).await, Share::ALL);
+    }
+
+    #[tokio::test]
+    async fn a_slow_cycle_calls_nobody_while_it_looks_or_holds_what_only_one_may() {
+        let crew = Crew::new(2);
+        for in_hand in [None, Some(false)] {
+            let stint = Stint::new(Duration::ZERO, false);
+            if let Some(is_shareable) = in_hand {
+                stint.in_hand(is_shareable);
+            }
+            let slow = tokio::time::sleep(SLOW * 3);
+            crew.watch(slow, &stint).await;
+            assert_eq!(crew.share(0).await, Share::ALL);
         }
     }
 

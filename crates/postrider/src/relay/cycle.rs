@@ -1,25 +1,18 @@
 //! The cycle: claim ─▶ route ─▶ encode ─▶ publish ─▶ settle.
 
-use std::collections::HashSet;
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use postrider_core::fate::{Outcome, fates};
 use postrider_core::text::chain;
-use postrider_core::{
-    Failure, Fate, Message, MessageKey, OnDead, Ordering, Record, StoreError, Want,
-};
+use postrider_core::{Claim, Failure, Fate, Record, StoreError, Want};
+use tokio::sync::MutexGuard;
 use tokio_util::sync::CancellationToken;
 
-use super::Shared;
 use super::crew::Stint;
 use super::spans::{Origin, Spans};
+use super::{Shared, steps};
 use crate::failpoints;
-
-/// Publishing ends this long before a claim lapses, so that its fates can still be written.
-const LAPSE_MARGIN: Duration = Duration::from_secs(2);
-
-/// How long a stop waits for a claim that is under way.
-const CLAIM_GRACE: Duration = Duration::from_secs(1);
 
 /// What one cycle came to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -34,6 +27,10 @@ pub(super) struct Progress {
     pub(super) published: usize,
     /// Whether the claim got all it asked for, and several at once would get more done.
     pub(super) calls: bool,
+    /// Whether it had as many as were wanted.
+    pub(super) is_full: bool,
+    /// Whether a part of the broker takes no writes.
+    pub(super) has_part_outage: bool,
     /// Why the broker is taken to be down.
     pub(super) outage: Option<String>,
 }
@@ -49,25 +46,32 @@ impl Shared {
     ) -> Result<Option<Progress>, StoreError> {
         let claimed = tokio::select! {
             claimed = self.answered("claim records", self.store.claim(want)) => claimed?,
-            () = overdue(shutdown) => None,
+            () = steps::overdue(shutdown) => None,
         };
         let Some(mut claim) = claimed else {
             return Ok(None);
         };
         let _lanes = self.metrics.hold_lanes(claim.lanes());
+        let began = Instant::now();
         failpoints::reach(failpoints::CLAIMED);
         let mut progress = Progress::default();
         loop {
             let records = claim.records();
-            let outcomes = self
-                .publish(records, self.deadline(claim.lapses_at()))
-                .await;
+            let Some(alone) = self.alone_with(records, want, stint) else {
+                return self.let_go(claim).await.map(Some);
+            };
+            let time = steps::time_to_publish(&self.config, claim.lapses_at());
+            let outcomes = self.publish(records, time).await;
+            drop(alone);
             failpoints::reach(failpoints::PUBLISHED);
             let (ordering, retry) = (self.config.ordering, &self.config.retry);
             let fates = fates(records, &outcomes, ordering, retry);
             progress.add(records, &outcomes, &fates);
-            progress.calls = claim.is_better_shared() && records.len() >= want.limit as usize;
-            self.journal.write(&self.name, records, &fates);
+            progress.is_full = records.len() >= want.limit as usize;
+            let full = stint.is_shareable() && progress.is_full;
+            progress.calls = full && progress.moved > 0 && claim.is_better_shared();
+            let told = self.tell_parts(&outcomes, &fates);
+            self.journal.write(&self.name, records, &told);
             let all_published = fates.iter().all(|fate| matches!(fate, Fate::Published));
             let goes_on = all_published && stint.goes_on() && !shutdown.is_cancelled();
             if goes_on && self.answered("go on", claim.go_on()).await? {
@@ -81,8 +85,62 @@ impl Shared {
             self.metrics
                 .settled(&fates, settled.lapsed, stint.next_round());
             self.tell_lapsed(settled.lapsed);
+            self.metrics.refused(settled.refused.len());
+            self.journal.refused(&self.name, &settled.refused);
+            if progress.only_waits() {
+                self.part_waits.spent(began.elapsed());
+            }
             return Ok(Some(progress));
         }
+    }
+
+    /// A claim that is larger than was asked for is one record of which the relay did not know how large it is. Such ones are
+    /// made into messages and sent one at a time, and nobody is called to claim more of them meanwhile. `None` where
+    /// another worker has one in hand: two would take twice the memory.
+    fn alone_with(
+        &self,
+        records: &[Record],
+        want: Want,
+        stint: &Stint,
+    ) -> Option<Option<MutexGuard<'_, ()>>> {
+        let bytes: usize = records.iter().map(Record::size).sum();
+        let is_shareable = bytes <= want.bytes;
+        stint.in_hand(is_shareable);
+        if is_shareable {
+            return Some(None);
+        }
+        self.crew.dismiss();
+        self.large.try_lock().ok().map(Some)
+    }
+
+    /// Gives a claim back untouched.
+    async fn let_go(&self, claim: Box<dyn Claim>) -> Result<Progress, StoreError> {
+        let fates = vec![Fate::Released; claim.records().len()];
+        let progress = Progress {
+            records: fates.len(),
+            bytes: claim.records().iter().map(Record::size).sum(),
+            ..Progress::default()
+        };
+        self.answered("settle a claim", claim.settle(&fates))
+            .await?;
+        Ok(progress)
+    }
+
+    /// Names parts of the broker that take no writes, and gives the fates that deserve a line each: what waits for
+    /// such a part, perhaps all of a backlog, does not. The publisher says once that the part is down.
+    fn tell_parts<'a>(&self, outcomes: &[Outcome], fates: &'a [Fate]) -> Cow<'a, [Fate]> {
+        let mut told = Cow::Borrowed(fates);
+        for (index, outcome) in outcomes.iter().enumerate() {
+            if let Some((Failure::PartOutage { retry_after }, reason)) = &outcome.failure
+                && matches!(fates[index], Fate::Retry { .. })
+            {
+                self.health.part_down(reason, *retry_after);
+                if !self.config.retry.count_outages {
+                    told.to_mut()[index] = Fate::Released;
+                }
+            }
+        }
+        told
     }
 
     fn tell_lapsed(&self, records: u64) {
@@ -95,20 +153,13 @@ impl Shared {
         }
     }
 
-    /// What the store says, if it says it in time. Letting go of a claim that gives no answer closes its connection.
-    async fn answered<T>(
+    /// See [`steps::answered`].
+    pub(super) async fn answered<T>(
         &self,
         action: &str,
         answer: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        let patience = self.config.answer_timeout;
-        let silent = |_| StoreError::Unavailable {
-            reason: format!("no answer within {patience:?} when asked to {action}"),
-            source: None,
-        };
-        tokio::time::timeout(patience, answer)
-            .await
-            .map_err(silent)?
+        steps::answered(&self.config, action, answer).await
     }
 
     /// Sends what can be sent and gives one outcome per record, in order.
@@ -119,7 +170,7 @@ impl Shared {
                 .map(|_| Outcome::failed(Failure::Untried, "claim lapsed"))
                 .collect();
         }
-        let (mut outcomes, batch) = self.route(records);
+        let (mut outcomes, batch) = steps::route(&self.router, &self.config, records);
         let spans = Spans::open(self.origin(), records, &outcomes, &batch);
         let started = Instant::now();
         let mut answers = match batch.is_empty() {
@@ -131,7 +182,9 @@ impl Shared {
         for outcome in outcomes.iter_mut().filter(|outcome| outcome.is_none()) {
             *outcome = Some(match answers.next() {
                 Some(Ok(())) => Outcome::PUBLISHED,
-                Some(Err(error)) => Outcome::failed(error.failure(), chain(&error)),
+                Some(Err(error)) => {
+                    Outcome::failed(self.part_waits.stretch(error.failure()), chain(&error))
+                }
                 None => Outcome::failed(Failure::Untried, "publisher gave no outcome"),
             });
         }
@@ -146,58 +199,23 @@ impl Shared {
             broker: self.broker,
         }
     }
-
-    /// Makes messages. A record that can have none gets its outcome here; with order per key, so
-    /// do the later ones of a key that it parks.
-    fn route(&self, records: &[Record]) -> (Vec<Option<Outcome>>, Vec<Message>) {
-        let parks =
-            self.config.ordering == Ordering::Key && self.config.retry.on_dead == OnDead::Park;
-        let mut parked: HashSet<&MessageKey> = HashSet::new();
-        let mut batch = Vec::with_capacity(records.len());
-        let outcomes = records
-            .iter()
-            .map(|record| {
-                if record.key.as_ref().is_some_and(|key| parked.contains(key)) {
-                    return Some(Outcome::failed(Failure::Untried, "key is parked"));
-                }
-                match self.router.message(record) {
-                    Ok(message) => {
-                        batch.push(message);
-                        None
-                    }
-                    Err(error) => {
-                        parked.extend(record.key.as_ref().filter(|_| parks));
-                        Some(Outcome::failed(Failure::Permanent, chain(&error)))
-                    }
-                }
-            })
-            .collect();
-        (outcomes, batch)
-    }
-
-    fn deadline(&self, lapses_at: Option<Instant>) -> Duration {
-        let timeout = self.config.publish_timeout;
-        lapses_at.map_or(timeout, |lapse| {
-            let left = lapse.saturating_duration_since(Instant::now());
-            timeout.min(left.saturating_sub(LAPSE_MARGIN.min(left / 4)))
-        })
-    }
-}
-
-/// A stop does not wait for a database that gives no answer; one that answers slowly is waited for,
-/// because a claim that is dropped half way may keep its records until its lease ends.
-async fn overdue(shutdown: &CancellationToken) {
-    shutdown.cancelled().await;
-    tokio::time::sleep(CLAIM_GRACE).await;
 }
 
 impl Progress {
+    /// Whether all that came of it is that records wait for a part of the broker.
+    pub(super) fn only_waits(&self) -> bool {
+        self.published == 0 && self.has_part_outage
+    }
+
     fn add(&mut self, records: &[Record], outcomes: &[Outcome], fates: &[Fate]) {
         let count = |is: fn(&Fate) -> bool| fates.iter().filter(|fate| is(fate)).count();
         self.records += records.len();
         self.bytes += records.iter().map(Record::size).sum::<usize>();
         self.published += count(|fate| matches!(fate, Fate::Published));
         self.moved += count(|fate| !matches!(fate, Fate::Released));
+        self.has_part_outage |= outcomes
+            .iter()
+            .any(|outcome| matches!(outcome.failure, Some((Failure::PartOutage { .. }, _))));
         self.outage = outcomes.iter().find_map(|outcome| match &outcome.failure {
             Some((Failure::Outage, reason)) => Some(reason.clone()),
             _ => None,

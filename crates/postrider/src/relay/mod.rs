@@ -8,15 +8,18 @@ mod cycle;
 mod journal;
 mod monitor;
 mod pace;
+mod part_waits;
 mod probe;
 mod spans;
+pub(crate) mod steps;
 mod tempo;
+mod tend;
 mod worker;
 
 use std::sync::Arc;
 
 use postrider_core::{OutboxStore, Publisher, Router, StoreError};
-use tokio::sync::Notify;
+use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -26,6 +29,7 @@ pub use journal::FailedAttempt;
 pub use monitor::{BreakerState, Monitor};
 pub(crate) use pace::Appetite;
 pub use tempo::{Dial, Tempo};
+pub(crate) use tend::tend;
 
 use crate::Metrics;
 use crate::health::Health;
@@ -33,6 +37,7 @@ use crate::metrics::OutboxMetrics;
 use breaker::Breaker;
 use crew::Crew;
 use journal::Journal;
+use part_waits::PartWaits;
 
 /// A relay, ready to run.
 pub struct Relay {
@@ -52,6 +57,9 @@ struct Shared {
     health: Health,
     breaker: Arc<Breaker>,
     crew: Crew,
+    /// Whoever has it may send a record that is larger than its share of the bytes.
+    large: Mutex<()>,
+    part_waits: PartWaits,
     journal: Journal,
     /// Shortens the wait for new records; polling is the truth.
     wake: Arc<Notify>,
@@ -141,6 +149,10 @@ impl Relay {
             tasks.spawn(worker::run(self.shared.clone(), index, shutdown.clone()));
         }
         tasks.spawn(probe::probe(self.shared.clone(), shutdown.clone()));
+        let (shared, stop) = (self.shared.clone(), shutdown.clone());
+        tasks.spawn(async move {
+            tend(&shared.name, &*shared.store, &shared.config, &stop).await;
+        });
         tasks.spawn(cleaner::sample_backlog(
             self.shared.clone(),
             shutdown.clone(),
@@ -223,9 +235,13 @@ impl Builder {
 
     pub fn build(self) -> Relay {
         let metrics = self.metrics.of(&self.name);
+        let health = Health::new();
+        self.metrics.watch(&self.name, &health);
         let shared = Shared {
             breaker: Arc::new(Breaker::new(self.config.outage_backoff, metrics.clone())),
             crew: Crew::new(self.config.claims),
+            large: Mutex::default(),
+            part_waits: PartWaits::default(),
             journal: Journal::default(),
             name: self.name,
             broker: self.broker,
@@ -235,7 +251,7 @@ impl Builder {
             dial: Dial::new(&self.config),
             config: self.config,
             metrics,
-            health: Health::new(),
+            health,
             wake: self.wake,
         };
         Relay {

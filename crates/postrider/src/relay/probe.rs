@@ -27,6 +27,7 @@ pub(super) async fn probe(shared: Arc<Shared>, shutdown: CancellationToken) {
 }
 
 async fn probe_database(shared: &Shared) {
+    shared.metrics.findings(shared.store.findings().len());
     match tokio::time::timeout(PROBE_TIMEOUT, shared.store.ping()).await {
         Ok(Ok(())) => shared.health.database_up(),
         Ok(Err(error)) => shared.health.database_down(&chain(&error)),

@@ -33,7 +33,10 @@ mod exported {
     use opentelemetry::trace::TraceContextExt as _;
     use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
+    use postrider_core::text::{ERROR_BYTES_MAX, short};
+
     use super::{Message, Origin, Outcome, Record, Spans};
+    use crate::lines::cut;
     use crate::trace::w3c;
 
     impl Spans {
@@ -63,7 +66,8 @@ mod exported {
             for (index, span) in self.0 {
                 let failure = outcomes.get(index).and_then(|o| o.failure.as_ref());
                 if let Some((_, reason)) = failure {
-                    span.record("otel.status_description", reason.as_str());
+                    let reason = &*short(reason, ERROR_BYTES_MAX);
+                    span.record("otel.status_description", reason);
                 }
             }
         }
@@ -82,8 +86,8 @@ mod exported {
             otel.status_description = tracing::field::Empty,
             messaging.system = origin.broker,
             "messaging.operation.type" = "send",
-            messaging.destination.name = message.topic.as_str(),
-            messaging.message.id = record.event_id.as_str(),
+            messaging.destination.name = &*cut(message.topic.as_str()),
+            messaging.message.id = &*cut(record.event_id.as_str()),
             postrider.outbox = origin.outbox,
         );
         span.set_parent(parent).is_ok().then_some(span)

@@ -13,6 +13,7 @@ const POLL_LEAST: Duration = Duration::from_millis(1);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tempo {
     pub batch: u32,
+    pub batch_bytes: usize,
     pub poll_min: Duration,
     pub poll_max: Duration,
 }
@@ -25,6 +26,7 @@ impl Dial {
     pub(super) fn new(config: &Config) -> Self {
         let tempo = Tempo {
             batch: config.batch,
+            batch_bytes: config.batch_bytes,
             poll_min: config.poll_min,
             poll_max: config.poll_max,
         };
@@ -35,8 +37,8 @@ impl Dial {
         *self.0.borrow()
     }
 
-    /// Counts from each worker's next claim on, and wakes those that wait. Gives what is in force: at least one record,
-    /// at least a millisecond, and a `poll_max` that is not below `poll_min`.
+    /// Counts from each worker's next claim on, and wakes those that wait. Gives what is in force: at least one record and
+    /// one byte, at least a millisecond, and a `poll_max` that is not below `poll_min`.
     pub fn set(&self, tempo: Tempo) -> Tempo {
         let tempo = tempo.possible();
         self.0.send_replace(tempo);
@@ -53,6 +55,7 @@ impl Tempo {
         let poll_min = self.poll_min.max(POLL_LEAST);
         Self {
             batch: self.batch.max(1),
+            batch_bytes: self.batch_bytes.max(1),
             poll_min,
             poll_max: self.poll_max.max(poll_min),
         }
@@ -68,12 +71,14 @@ mod tests {
         let dial = Dial::new(&Config::default());
         let asked = Tempo {
             batch: 0,
+            batch_bytes: 0,
             poll_min: Duration::from_secs(3),
             poll_max: Duration::from_secs(2),
         };
         let set = dial.clone().set(asked);
         assert_eq!(set, dial.tempo());
-        assert_eq!((set.batch, set.poll_max), (1, Duration::from_secs(3)));
+        assert_eq!((set.batch, set.batch_bytes), (1, 1));
+        assert_eq!(set.poll_max, Duration::from_secs(3));
         let none = Duration::ZERO;
         let set = dial.set(Tempo {
             poll_min: none,

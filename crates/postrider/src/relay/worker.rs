@@ -46,22 +46,29 @@ pub(super) async fn run(shared: Arc<Shared>, index: u32, shutdown: CancellationT
         if pass == Pass::Try && !shared.broker_answers(pass).await {
             continue;
         }
+        let (fitting, bytes) = appetite.next_of(share.of);
+        // What grows is claimed anew each time, and nobody is called for it: the next claim is larger.
+        let grows = appetite.is_growing();
         let (limit, goes_on_for) = match pass {
-            Pass::Try => (TRY_RECORDS, Duration::ZERO),
-            // What grows is claimed anew each time.
-            _ if appetite.is_growing() => (appetite.next(), Duration::ZERO),
-            _ => (appetite.next(), GOES_ON_FOR),
+            Pass::Try => (fitting.min(TRY_RECORDS), Duration::ZERO),
+            Pass::Free if grows => (fitting, Duration::ZERO),
+            Pass::Free => (fitting, GOES_ON_FOR),
+        };
+        let want = Want {
+            limit,
+            bytes,
+            share,
         };
         let stint = Stint::new(goes_on_for, std::mem::take(&mut is_first));
-        let cycle = shared.cycle(Want { limit, share }, &stint, &shutdown);
+        let cycle = shared.cycle(want, &stint, &shutdown);
         let wait = match shared.crew.watch(cycle, &stint).await {
             Ok(progress) => {
                 database_errors = 0;
                 shared.health.database_up();
-                if progress.as_ref().is_some_and(|progress| progress.calls) {
+                if !grows && progress.as_ref().is_some_and(|progress| progress.calls) {
                     shared.crew.call();
                 }
-                shared.learn(progress, pass, &mut pace, &mut appetite)
+                shared.learn(progress, pass, stint.look(), &mut pace, &mut appetite)
             }
             Err(error) => {
                 database_errors += 1;
@@ -99,6 +106,7 @@ impl Shared {
         &self,
         progress: Option<Progress>,
         pass: Pass,
+        look: Duration,
         pace: &mut Pace,
         appetite: &mut Appetite,
     ) -> Option<Duration> {
@@ -107,7 +115,7 @@ impl Shared {
                 self.tell_recovery();
                 self.breaker.answered();
             }
-            return Some(pace.idle(fastrand::f64()));
+            return Some(pace.idle(look, fastrand::f64()));
         };
         appetite.learn(progress.records, progress.bytes);
         if let Some(reason) = progress.outage {
@@ -126,9 +134,10 @@ impl Shared {
             self.tell_recovery();
             self.breaker.recovered();
         }
-        if progress.moved == 0 {
-            // All were let go untouched. Without a wait this would be a hot loop.
-            return Some(pace.idle(fastrand::f64()));
+        if progress.moved == 0 || progress.only_waits() && !progress.is_full {
+            // All were let go untouched, or wait for a part of the broker, and there are no more. Without a wait this
+            // would be a hot loop.
+            return Some(pace.idle(look, fastrand::f64()));
         }
         pace.busy();
         None

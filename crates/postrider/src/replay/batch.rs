@@ -7,6 +7,7 @@ use postrider_core::{Failure, Header, Message, PublishError, Record, RecordId};
 use tokio_util::sync::CancellationToken;
 
 use super::{End, REPLAY_HEADER, Replay, pause};
+use crate::lines::cut;
 
 /// How often in a row a batch may fail, with nothing of it taken, before the replay gives up. Outages do not count.
 const TRIES_MAX: u32 = 10;
@@ -109,8 +110,9 @@ impl<'a> Sender<'a> {
         if !self.replay.options.skip {
             return Err(failed(Some(id), "cannot be sent", error));
         }
+        let id = &*cut(&id.to_string()).into_owned();
         let why = format!("record {id} was left out: {}", chain(error));
-        tracing::warn!(record = %id, reason = chain(error), "left out of the replay");
+        tracing::warn!(record = id, reason = chain(error), "left out of the replay");
         self.replay.meter.skipped(why);
         Ok(())
     }
@@ -143,7 +145,7 @@ impl<'a> Sender<'a> {
                 Err(error) => match error.failure() {
                     Failure::Permanent => refused.push((id, error)),
                     Failure::Untried => round.open.push(id, message),
-                    Failure::Transient | Failure::Outage => {
+                    Failure::Transient | Failure::Outage | Failure::PartOutage { .. } => {
                         round.open.push(id, message);
                         round.trouble.get_or_insert(error);
                     }
@@ -190,5 +192,6 @@ impl Open {
 
 fn failed(record: Option<&RecordId>, what: &str, error: &(dyn std::error::Error + 'static)) -> End {
     let record = record.map(ToString::to_string).unwrap_or_default();
+    let record = cut(&record);
     End::Failed(format!("record {record} {what}: {}", chain(error)))
 }

@@ -3,12 +3,15 @@
 
 #![expect(clippy::unwrap_used, reason = "what fails here is a test")]
 
+mod bounds;
 mod claims;
 mod consumer;
 mod dead_letters;
 mod endtoend;
+mod fake;
 mod gopipe;
 mod hostile;
+mod hostile_rows;
 mod lifecycle;
 mod logs;
 mod native;
@@ -16,9 +19,11 @@ mod operations;
 mod ordering;
 mod pacing;
 mod packfinderz;
+mod parts;
 mod polyshop;
 mod pubsub;
 mod replay;
+mod source;
 mod talkie;
 mod transitions;
 mod verify;

@@ -288,6 +288,49 @@ async fn records_that_are_only_released_are_asked_for_at_the_idle_pace() {
     );
 }
 
+/// What waits for a part of the broker must not turn the relay into a hot loop, once there is no more of it, and has no line each in the
+/// log.
+#[tokio::test]
+async fn records_that_only_wait_for_a_part_are_asked_for_at_the_idle_pace() {
+    let (lines, _guard) = crate::logs::capture("warn");
+    let world = World::new("talkie").await;
+    world.emit((0..8).map(|_| world.sample("a"))).await;
+    let (store, asked) = NotedStore::new(world.store());
+    let part_down = |_: &Message| {
+        Err(PublishError::PartUnavailable {
+            part: "topic samples".into(),
+            reason: "it does not exist".into(),
+            retry_after: Duration::ZERO,
+        })
+    };
+    let relay = world
+        .relay(Answering(part_down))
+        .store(store)
+        .config(|config| (config.claims, config.batch) = (1, 10))
+        .config(|config| {
+            (config.poll_min, config.poll_max) =
+                (Duration::from_millis(100), Duration::from_millis(200))
+        })
+        .start();
+    let asked = until_noted(&asked, 6).await;
+    let report = relay.health.report();
+    assert_eq!(relay.metric("postrider_breaker_open"), 0.0);
+    relay.stop().await;
+    assert!(asked.iter().all(|asked| asked.records.len() <= 10));
+    let waits = waits(&asked);
+    assert!(
+        waits.iter().all(|wait| *wait >= Duration::from_millis(100)),
+        "{waits:?}"
+    );
+    assert_eq!(world.number("SELECT sum(retry_count) FROM outbox").await, 0);
+    assert!(report.is_ready(), "{report:?}");
+    assert_eq!(
+        report.parts,
+        ["topic samples takes no writes: it does not exist"]
+    );
+    assert_eq!(lines.read(), Vec::<serde_json::Value>::new());
+}
+
 /// S2-33: batch and interval of a relay that runs are changed: the worker that waits is woken, and claims are of the
 /// new size.
 #[tokio::test]
@@ -308,6 +351,7 @@ async fn batch_and_interval_change_while_the_relay_runs() {
     world.insert_licenses(6).await;
     let quick = Tempo {
         batch: 2,
+        batch_bytes: 1 << 20,
         poll_min: Duration::from_millis(10),
         poll_max: Duration::from_millis(20),
     };

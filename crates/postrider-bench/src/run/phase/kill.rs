@@ -17,13 +17,11 @@ pub(super) async fn measure(
     secs: u64,
 ) -> anyhow::Result<Figures> {
     let live = Live {
-        rate,
-        secs,
-        events: EVENTS,
         restarts: true,
+        ..Live::new(rate, secs, EVENTS)
     };
     let mut kills = 0.0;
-    let measured = live::measure(trial, live, async |scene| {
+    let measured = live::measure(trial, live, async |scene, _| {
         for _ in 0..secs / EVERY.as_secs() {
             tokio::time::sleep(EVERY).await;
             scene.trial.progress.say("SIGKILL");

@@ -1,6 +1,7 @@
 //! What the phases with writers share: a relay that runs, a load by schedule, something that happens meanwhile, and
 //! latencies.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use super::super::event::Events;
@@ -17,6 +18,23 @@ pub(super) struct Live {
     pub(super) events: Events,
     /// Whether a relay that ends by itself is started again, as whatever runs it would.
     pub(super) restarts: bool,
+    /// Before `secs`, and counted by itself.
+    pub(super) clean_secs: u64,
+    /// Events that are not of the load: `meanwhile` writes them, after the last one of it.
+    pub(super) more: u64,
+}
+
+impl Live {
+    pub(super) fn new(rate: u64, secs: u64, events: Events) -> Self {
+        Self {
+            rate,
+            secs,
+            events,
+            restarts: false,
+            clean_secs: 0,
+            more: 0,
+        }
+    }
 }
 
 /// What happens while the load is on.
@@ -53,11 +71,11 @@ impl Scene<'_> {
     }
 }
 
-/// `meanwhile` begins with the warm-up over, and may take longer than the load.
+/// `meanwhile` begins with the warm-up over, and may take longer than the load. It is told which event comes after the load.
 pub(super) async fn measure(
     trial: &mut Trial<'_>,
     live: Live,
-    meanwhile: impl AsyncFnOnce(&mut Scene<'_>) -> anyhow::Result<()>,
+    meanwhile: impl AsyncFnOnce(&mut Scene<'_>, u64) -> anyhow::Result<()>,
 ) -> anyhow::Result<Figures> {
     trial.settle_machine().await;
     let trial = &*trial;
@@ -84,29 +102,33 @@ pub(super) async fn measure(
     let schedule = Schedule {
         rate: live.rate,
         first: 1,
-        count: live.rate * (warm_up + live.secs),
+        count: live.rate * (warm_up + live.clean_secs + live.secs),
     };
-    let counted = schedule.first + live.rate * warm_up;
+    let clean = schedule.first + live.rate * warm_up;
+    let counted = clean + live.rate * live.clean_secs;
     let end = schedule.first + schedule.count;
     let sent = Sent::new(schedule, start);
     let meter = Meter::start(trial, Some(&scene.relay)).await?;
-    trial
-        .progress
-        .say(&format!("{}/s for {} s", live.rate, warm_up + live.secs));
+    trial.progress.say(&format!(
+        "{}/s for {} s",
+        live.rate,
+        schedule.count / live.rate
+    ));
     let (pool, insert) = (&trial.database.pool, &trial.subject.about.insert);
     let load = load::steady(pool, insert, live.events, schedule, &sent);
     let happen = async {
         tokio::time::sleep(Duration::from_secs(warm_up)).await;
-        meanwhile(&mut scene).await
+        meanwhile(&mut scene, end).await
     };
     tokio::try_join!(load, happen)?;
-    let is_over = until_arrived(&mut scene, &reader, end, live.restarts).await?;
+    let written = end + live.more;
+    let is_over = until_arrived(&mut scene, &reader, written, live.restarts).await?;
 
     let mut figures = Figures::default();
     meter.read(trial, &mut scene.relay, &mut figures).await?;
     scene.relay.kill();
     read_tables(trial, &mut figures).await?;
-    read_verdict(&reader, end, &mut figures);
+    read_verdict(&reader, written, &mut figures);
     if !is_over && let Some(late) = figures.take("lost") {
         figures.set("late", late);
         figures.set("lost", 0.0);
@@ -114,7 +136,14 @@ pub(super) async fn measure(
     if live.restarts {
         figures.set("restarts", f64::from(scene.restarts));
     }
-    times(&reader, &sent, counted, end, &mut figures);
+    if live.clean_secs > 0 {
+        let mut before = Figures::default();
+        times(&reader, &sent, clean..counted, &mut before);
+        for (name, value) in before.iter() {
+            figures.set(&format!("clean_{name}"), value);
+        }
+    }
+    times(&reader, &sent, counted..end, &mut figures);
     Ok(figures)
 }
 
@@ -166,11 +195,11 @@ async fn until_arrived(
 }
 
 /// Latencies and rates of the events that count.
-fn times(reader: &Reader, sent: &Sent, first: u64, end: u64, figures: &mut Figures) {
+fn times(reader: &Reader, sent: &Sent, counted: Range<u64>, figures: &mut Figures) {
     let (mut latency, mut commit, mut after) = (Vec::new(), Vec::new(), Vec::new());
     let (mut last_commit, mut last_arrival) = (0, 0);
     reader.with(|arrivals| {
-        for i in first..end {
+        for i in counted.clone() {
             let (sent, done) = sent.at(i);
             commit.push((done - sent) as f64 / 1000.0);
             last_commit = last_commit.max(done);
@@ -183,7 +212,7 @@ fn times(reader: &Reader, sent: &Sent, first: u64, end: u64, figures: &mut Figur
             after.push(seen.saturating_sub(done) as f64 / 1000.0);
         }
     });
-    let (begin, _) = sent.at(first);
+    let (begin, _) = sent.at(counted.start);
     let secs = |end: u64| (end.saturating_sub(begin) as f64 / 1e6).max(0.001);
     figures.set("written_per_sec", commit.len() as f64 / secs(last_commit));
     figures.set("per_sec", latency.len() as f64 / secs(last_arrival));

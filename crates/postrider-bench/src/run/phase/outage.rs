@@ -17,13 +17,11 @@ pub(super) async fn measure(
 ) -> anyhow::Result<Figures> {
     const AFTER_SECS: u64 = 5;
     let live = Live {
-        rate,
-        secs: BEFORE.as_secs() + secs + AFTER_SECS,
-        events: EVENTS,
         restarts: true,
+        ..Live::new(rate, BEFORE.as_secs() + secs + AFTER_SECS, EVENTS)
     };
     let mut down_secs = 0.0;
-    let measured = live::measure(trial, live, async |scene| {
+    let measured = live::measure(trial, live, async |scene, _| {
         tokio::time::sleep(BEFORE).await;
         scene.trial.progress.say("the broker is stopped");
         let start = Instant::now();

@@ -12,11 +12,6 @@ pub(super) async fn measure(
     rate: u64,
     secs: u64,
 ) -> anyhow::Result<Figures> {
-    let live = Live {
-        rate,
-        secs,
-        events: EVENTS,
-        restarts: false,
-    };
-    live::measure(trial, live, async |_| Ok(())).await
+    let live = Live::new(rate, secs, EVENTS);
+    live::measure(trial, live, async |_, _| Ok(())).await
 }

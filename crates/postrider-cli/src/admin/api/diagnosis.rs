@@ -6,6 +6,7 @@ use postrider::core::operate::{Finding, Level, Limits};
 use postrider::relay::BreakerState;
 use serde_json::{Value, json};
 
+use super::super::listed;
 use super::super::outbox::{Managed, OfOutbox};
 use super::super::refused::Refused;
 
@@ -26,9 +27,10 @@ pub(super) async fn diagnosis(OfOutbox(outbox): OfOutbox) -> Result<Json<Value>,
         Err(_) if !findings.is_empty() => {}
         Err(refused) => return Err(refused),
     }
+    findings.extend(outbox.findings());
     findings.sort_by_key(|finding| finding.level);
     findings.dedup();
-    let findings: Vec<Value> = findings.iter().map(shown).collect();
+    let findings = listed::findings(&findings);
     Ok(Json(json!({ "findings": findings })))
 }
 
@@ -41,6 +43,13 @@ fn in_relay(outbox: &Managed) -> Vec<Finding> {
         findings.push(
             Finding::new(Level::Error, "database", message)
                 .remedy("see that the database runs and lets the relay in; it goes on by itself"),
+        );
+    }
+    for part in report.parts {
+        findings.push(
+            Finding::new(Level::Warning, format!("broker {}", outbox.broker), part).remedy(
+                "create the topic, grant access to it or see to its leader; only its records wait, no attempts are counted",
+            ),
         );
     }
     let breaker = outbox.monitor.breaker();
@@ -59,18 +68,4 @@ fn in_relay(outbox: &Managed) -> Vec<Finding> {
         );
     }
     findings
-}
-
-fn shown(finding: &Finding) -> Value {
-    let level = match finding.level {
-        Level::Error => "error",
-        Level::Warning => "warning",
-        Level::Note => "note",
-    };
-    json!({
-        "level": level,
-        "subject": finding.subject,
-        "message": finding.message,
-        "remedy": finding.remedy,
-    })
 }

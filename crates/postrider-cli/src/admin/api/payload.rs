@@ -5,6 +5,7 @@ use axum::http::StatusCode;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use postrider::core::operate::{Act, RecordFilter};
+use postrider::core::text::short;
 use serde_json::{Value, json};
 
 use super::super::access::Who;
@@ -31,7 +32,10 @@ pub(super) async fn payload(
     };
     outbox.ask(outbox.store.note(&who.actor(), &act)).await?;
     tracing::info!(
-        outbox = outbox.name(), by = &*who.name, action = ACTION, record_id = %found.id,
+        outbox = outbox.name(),
+        by = &*who.name,
+        action = ACTION,
+        record_id = &*short(&found.id.to_string(), limits::LISTED_BYTES_MAX),
         "admin: a payload was read"
     );
     let filter = RecordFilter {

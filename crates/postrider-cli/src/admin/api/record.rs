@@ -5,10 +5,9 @@ use postrider::core::operate::{RecordFilter, StoredRecord};
 use postrider::core::{RecordId, StoreError};
 use serde_json::{Value, json};
 
-use super::super::history;
-use super::super::limits;
 use super::super::outbox::{Managed, OfRecord};
 use super::super::refused::Refused;
+use super::super::{history, limits, listed};
 use crate::{shown, topics};
 
 pub(super) async fn record(OfRecord(outbox, id): OfRecord) -> Result<Json<Value>, Refused> {
@@ -23,10 +22,13 @@ pub(super) async fn record(OfRecord(outbox, id): OfRecord) -> Result<Json<Value>
     };
     let acts = outbox.ask(acts).await?;
     let failures = outbox.monitor.failures(&record.id);
-    let history = history::of(&record, failures, acts);
-    Ok(Json(
-        json!({ "record": shown::record(&record), "history": history }),
-    ))
+    // The latest steps, where there are more than an answer takes.
+    let mut history = history::of(&record, failures, acts);
+    history.reverse();
+    let mut history = listed::fitting(history.iter().map(|step| json!(step)));
+    history.reverse();
+    let record = shown::record_within(&record, limits::SINGLE_BYTES_MAX);
+    Ok(Json(json!({ "record": record, "history": history })))
 }
 
 pub(super) async fn stored(outbox: &Managed, id: RecordId) -> Result<StoredRecord, Refused> {

@@ -1,5 +1,6 @@
 //! Real requests to a real address. What needs a running relay is in `tests/it`.
 
+mod findings;
 mod hosts;
 mod limits;
 mod roles;
@@ -9,7 +10,7 @@ use std::net::SocketAddr;
 
 use postrider::Relay;
 use postrider::brokers::memory::MemoryBroker;
-use postrider::core::{Event, Layout, Routes};
+use postrider::core::{Event, Layout, ManagedStore, Routes};
 use postrider::stores::postgres::{self, InitOptions, Options, Outbox, PostgresStore};
 use postrider_testkit::database::{Database, fresh_schema};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -98,6 +99,12 @@ struct TestOutbox {
 
 impl TestOutbox {
     async fn create() -> (Self, Managed) {
+        Self::create_with(|store| Arc::new(store)).await
+    }
+
+    async fn create_with(
+        wrap: impl FnOnce(PostgresStore) -> Arc<dyn ManagedStore>,
+    ) -> (Self, Managed) {
         let database = fresh_schema().await;
         let layout = Layout::preset("polyshop").unwrap();
         let options = InitOptions {
@@ -119,7 +126,7 @@ impl TestOutbox {
 
         let broker = Arc::new(MemoryBroker::default());
         let store = PostgresStore::new(database.pool.clone(), Options::new(layout.clone()));
-        let store = Arc::new(store);
+        let store = wrap(store);
         let router = postrider::core::Router::new(&layout, Routes::new(), None);
         let relay = Relay::builder(store.clone(), broker.clone(), router.clone()).build();
         let managed = Managed::new(Parts {

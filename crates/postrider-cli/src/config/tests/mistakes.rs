@@ -97,6 +97,8 @@ fn numbers_have_bounds() {
     for (line, bounds) in [
         ("batch = -1", "1 to 10000"),
         ("batch = 10001", "1 to 10000"),
+        ("batch_bytes = 65535", "65536 to 1073741824"),
+        ("batch_bytes = 1073741825", "65536 to 1073741824"),
         ("claims = 0", "1 to 16"),
         ("claims = 17", "1 to 16"),
         ("max_attempts = 0", "1 to 10000"),

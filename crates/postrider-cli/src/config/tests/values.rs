@@ -18,12 +18,18 @@ fn what_is_not_said_has_a_default() {
     assert_eq!(outbox.max_attempts, 25);
     assert_eq!(outbox.batch, 100, "the layout's");
     assert_eq!((outbox.claims, outbox.connections), (3, 7));
+    assert_eq!(outbox.batch_bytes, 8 << 20);
     assert_eq!(outbox.poll_min, Duration::from_millis(2));
     assert_eq!(outbox.poll_max, Duration::from_millis(100));
     assert_eq!(outbox.publish_timeout, Duration::from_secs(30));
     assert_eq!(outbox.lease, Duration::from_secs(60));
     assert_eq!(outbox.retry.cap, Duration::from_secs(300));
-    assert!(outbox.cleanup.is_none() && !outbox.notify && !outbox.count_outages);
+    assert!(
+        outbox.cleanup.is_none()
+            && !outbox.notify
+            && !outbox.order_is_drawn
+            && !outbox.count_outages
+    );
 }
 
 #[test]
@@ -45,6 +51,7 @@ fn every_value_can_be_said() {
         lease = "45s"
         stop_timeout = "5s"
         notify = true
+        order_is_drawn = true
         topic = "shop.{event_type}"
         envelope = "cloudevents"
         order = ["id"]

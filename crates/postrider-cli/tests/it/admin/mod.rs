@@ -2,6 +2,7 @@
 
 mod access;
 mod api;
+mod bounds;
 mod changes;
 mod counts;
 mod hostile;

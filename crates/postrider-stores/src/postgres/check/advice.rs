@@ -2,9 +2,10 @@
 
 use postrider_core::layout::{Identifier, State};
 use postrider_core::{Finding, Level, OnDead, Ordering};
-use sqlx::PgPool;
+use sqlx::Row as _;
 
 use crate::postgres::outbox::writer;
+use crate::postgres::pool::Pool;
 use crate::postgres::{Inner, shape};
 use crate::sql::statement::{Writer, claim_index, troubled_index};
 use crate::sql::table::Table;
@@ -47,7 +48,7 @@ async fn blocked_keys(
     writer: &Writer<'_>,
 ) -> Result<Option<Finding>, sqlx::Error> {
     let layout = &inner.options.layout;
-    let (Some(key), Some(index)) = (&layout.columns.key, troubled_index(writer)) else {
+    let (Some(attempts), Some(index)) = (&layout.columns.attempts, troubled_index(writer)) else {
         return Ok(None);
     };
     let looked_up = match layout.state {
@@ -57,15 +58,13 @@ async fn blocked_keys(
     if layout.ordering == Ordering::None || !looked_up {
         return Ok(None);
     }
-    let exists: bool = sqlx::query_scalar(
+    let exists = sqlx::query(
         "SELECT EXISTS (SELECT FROM pg_catalog.pg_index AS i WHERE i.indrelid = to_regclass($1) AND i.indisvalid \
-         AND i.indpred IS NOT NULL AND pg_get_indexdef(i.indexrelid, 1, true) = quote_ident($2))",
+         AND strpos(pg_get_expr(i.indpred, i.indrelid), quote_ident($2)) > 0)",
     )
     .bind(layout.table.quoted())
-    .bind(key.as_str())
-    .fetch_one(&inner.pool)
-    .await?;
-    if exists {
+    .bind(attempts.as_str());
+    if inner.pool.fetch_one(exists).await?.try_get(0)? {
         return Ok(None);
     }
     let message = format!(
@@ -138,13 +137,14 @@ fn nullable_state(inner: &Inner, table: &Table) -> Option<Finding> {
 }
 
 /// Settings with which a committed event can be lost.
-pub(super) async fn settings(pool: &PgPool) -> Result<Vec<Finding>, sqlx::Error> {
-    let off: Vec<String> = sqlx::query_scalar(
+pub(super) async fn settings(pool: &Pool) -> Result<Vec<Finding>, sqlx::Error> {
+    let off = sqlx::query(
         "SELECT name FROM pg_catalog.pg_settings \
          WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off' ORDER BY name",
-    )
-    .fetch_all(pool)
-    .await?;
+    );
+    let off = pool.fetch_all(off).await?;
+    let off = off.iter().map(|row| row.try_get(0));
+    let off = off.collect::<Result<Vec<String>, _>>()?;
     let finding = |name: String| {
         let message = format!("{name} is off: a crash of the server can lose committed events");
         let remedy = format!("ALTER SYSTEM SET {name} = on");

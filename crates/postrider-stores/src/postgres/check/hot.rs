@@ -4,10 +4,11 @@
 
 use postrider_core::layout::{ClaimMode, Identifier};
 use postrider_core::{Finding, Level};
+use sqlx::Row as _;
 use sqlx::postgres::PgRow;
-use sqlx::{PgPool, Row as _};
 
 use crate::postgres::outbox::writer;
+use crate::postgres::pool::Pool;
 use crate::postgres::{Inner, shape};
 use crate::sql::statement::Writer;
 use crate::sql::table::Table;
@@ -49,12 +50,11 @@ pub(crate) async fn share(inner: &Inner, table: &Table) -> Result<Option<Finding
     if inner.options.layout.claim != ClaimMode::Lease {
         return Ok(None);
     }
-    let row = sqlx::query(
+    let updates = sqlx::query(
         "SELECT n_tup_upd, n_tup_hot_upd FROM pg_catalog.pg_stat_user_tables WHERE relid = to_regclass($1)",
     )
-    .bind(&table.full_name)
-    .fetch_optional(&inner.pool)
-    .await?;
+    .bind(&table.full_name);
+    let row = inner.pool.fetch_optional(updates).await?;
     let Some(row) = row else { return Ok(None) };
     Ok(too_few(&table.full_name, row.try_get(0)?, row.try_get(1)?))
 }
@@ -113,14 +113,23 @@ WHERE i.indrelid = to_regclass($1) AND i.indislive
   AND NOT (m.amname = 'brin' AND current_setting('server_version_num')::int >= 160000)
 ORDER BY 1";
 
-async fn read(pool: &PgPool, writer: &Writer<'_>) -> Result<Vec<Index>, sqlx::Error> {
+async fn read(pool: &Pool, writer: &Writer<'_>) -> Result<Vec<Index>, sqlx::Error> {
     let walked = shape::claim_indexes(pool, writer).await?;
-    let rows = sqlx::query(INDEXES)
+    let indexes = sqlx::query(INDEXES)
         .bind(writer.layout.table.quoted())
-        .bind(walked)
-        .fetch_all(pool)
-        .await?;
-    rows.iter().map(index).collect()
+        .bind(walked);
+    let rows = pool.fetch_all(indexes).await?;
+    let indexes = rows.iter().map(index).collect::<Result<Vec<_>, _>>()?;
+    let attempts = writer.layout.columns.attempts.as_ref();
+    // A condition on the attempts is one that a record which never failed does not meet.
+    let of_failed = |index: &Index| {
+        index.partial
+            && attempts.is_some_and(|name| index.reads.iter().any(|read| read == name.as_str()))
+    };
+    Ok(indexes
+        .into_iter()
+        .filter(|index| !of_failed(index))
+        .collect())
 }
 
 fn index(row: &PgRow) -> Result<Index, sqlx::Error> {
@@ -135,14 +144,14 @@ fn index(row: &PgRow) -> Result<Index, sqlx::Error> {
 }
 
 /// Nothing for a partitioned table, whose partitions have their own.
-async fn fillfactor(pool: &PgPool, table: &str) -> Result<Option<i32>, sqlx::Error> {
-    sqlx::query_scalar(
+async fn fillfactor(pool: &Pool, table: &str) -> Result<Option<i32>, sqlx::Error> {
+    let percent = sqlx::query(
         "SELECT coalesce(substring(array_to_string(c.reloptions, ',') FROM 'fillfactor=([0-9]+)')::int4, 100) \
          FROM pg_catalog.pg_class AS c WHERE c.oid = to_regclass($1) AND c.relkind = 'r'",
     )
-    .bind(table)
-    .fetch_optional(pool)
-    .await
+    .bind(table);
+    let row = pool.fetch_optional(percent).await?;
+    row.map(|row| row.try_get(0)).transpose()
 }
 
 fn full_pages(percent: i32, table: &Table, indexes: &[Index]) -> Option<Finding> {

@@ -9,6 +9,7 @@ pub(super) use hot::share as hot_share;
 use postrider_core::{Finding, Level, StoreError};
 
 use super::error::store_error;
+use super::tx::{OPERATOR_MAX, Tx, bounded};
 use super::{Inner, shape};
 use crate::sql::dialect::POSTGRES;
 use crate::structure;
@@ -16,11 +17,12 @@ use crate::structure;
 /// Everything there is to say, the worst first.
 pub(super) async fn findings(inner: &Inner) -> Result<Vec<Finding>, StoreError> {
     let failed = store_error("check the table", &inner.name());
-    let mut connection = inner.pool.acquire().await.map_err(&failed)?;
-    let table = shape::read(&mut connection, &inner.options.layout.table)
+    let begun = Tx::begin(&inner.pool, bounded(OPERATOR_MAX).into()).await;
+    let (mut tx, _) = begun.map_err(&failed)?;
+    let table = shape::read(&mut tx, &inner.options.layout.table)
         .await
         .map_err(&failed)?;
-    drop(connection);
+    tx.commit().await.map_err(&failed)?;
     let mut findings = structure::findings(&inner.options, &POSTGRES, table.as_ref());
     let broken = findings.iter().any(|finding| finding.level == Level::Error);
     if let Some(table) = table.filter(|_| !broken) {

@@ -1,6 +1,7 @@
 //! What holds the backlog up right now, as far as the database knows. Nothing is changed and nothing is locked; a look
 //! that takes longer than [`PATIENCE_SECS`] is given up and said to be.
 
+mod held;
 mod query_text;
 mod records;
 mod sessions;
@@ -13,6 +14,8 @@ use super::check::{claim_index_missing, hot_share};
 use super::error::{code, store_error};
 use super::tx::Tx;
 use super::{Inner, PostgresStore};
+use held::Held;
+pub(in crate::postgres) use records::without_id;
 
 const PATIENCE_SECS: u32 = 5;
 /// Clocks that differ by more make ages and histories hard to read.
@@ -24,9 +27,19 @@ pub(super) async fn findings(
 ) -> Result<Vec<Finding>, StoreError> {
     let inner = &*store.inner;
     let failed = store_error("look for what holds the backlog up", &inner.name());
-    let (mut findings, locked) = around(inner).await.map_err(&failed)?;
-    if !locked {
+    let locked = is_locked(inner).await.map_err(&failed)?;
+    let held = match locked {
+        true => Vec::new(),
+        false => held::records(inner, &*inner.ready().await?)
+            .await
+            .map_err(&failed)?,
+    };
+    let mut findings = around(inner, &held).await.map_err(&failed)?;
+    if locked {
+        findings.push(locked_table(inner));
+    } else {
         let ready = inner.ready().await?;
+        findings.extend(records::without_id(inner, &ready).await?);
         if !limits.relay_runs {
             let backlog = store.backlog().await?;
             let missing = sessions::relay_missing(inner, &backlog).await;
@@ -43,28 +56,43 @@ pub(super) async fn findings(
     Ok(findings)
 }
 
-/// What can be seen without touching the table, and whether it is locked so that nobody can.
-async fn around(inner: &Inner) -> Result<(Vec<Finding>, bool), sqlx::Error> {
+/// What can be seen without touching the table.
+async fn around(inner: &Inner, held: &[Held]) -> Result<Vec<Finding>, sqlx::Error> {
     let table = inner.options.layout.table.quoted();
-    let begin = format!("BEGIN READ ONLY; SET LOCAL statement_timeout = '{PATIENCE_SECS}s'");
-    let (mut tx, _) = Tx::begin(&inner.pool, begin.into()).await?;
-    let mut findings = sessions::findings(&mut tx, inner).await?;
+    let mut tx = patient(inner).await?;
+    let mut findings = sessions::findings(&mut tx, inner, held).await?;
     findings.extend(table::findings(&mut tx, &table).await?);
     findings.extend(clock_skew(&mut tx).await?);
+    tx.rollback().await?;
+    Ok(findings)
+}
+
+/// A transaction whose statements are given up after [`PATIENCE_SECS`].
+async fn patient(inner: &Inner) -> Result<Tx, sqlx::Error> {
+    let begin = format!("BEGIN READ ONLY; SET LOCAL statement_timeout = '{PATIENCE_SECS}s'");
+    let (tx, _) = Tx::begin(&inner.pool, begin.into()).await?;
+    Ok(tx)
+}
+
+/// Whether the table is locked so that nobody can read it.
+async fn is_locked(inner: &Inner) -> Result<bool, sqlx::Error> {
+    let mut tx = patient(inner).await?;
+    let table = inner.options.layout.table.quoted();
     let lock = format!("LOCK TABLE {table} IN ACCESS SHARE MODE NOWAIT");
     let lock = sqlx::query(AssertSqlSafe(lock)).execute(tx.connection());
     let locked = lock
         .await
         .is_err_and(|error| code(&error).as_deref() == Some("55P03"));
-    if locked {
-        let message =
-            "somebody has locked the table: it can be neither read nor written until they are done";
-        let remedy =
-            "the session that holds the lock is named beside this, once it has had it for a minute";
-        findings.push(Finding::new(Level::Error, inner.name(), message).remedy(remedy));
-    }
     tx.rollback().await?;
-    Ok((findings, locked))
+    Ok(locked)
+}
+
+fn locked_table(inner: &Inner) -> Finding {
+    let message =
+        "somebody has locked the table: it can be neither read nor written until they are done";
+    let remedy =
+        "the session that holds the lock is named beside this, once it has had it for a minute";
+    Finding::new(Level::Error, inner.name(), message).remedy(remedy)
 }
 
 async fn clock_skew(connection: &mut PgConnection) -> Result<Option<Finding>, sqlx::Error> {

@@ -3,11 +3,12 @@
 use postrider_core::{Finding, Level, Limits, RecordState, Records as _, StoreError, text};
 use sqlx::{AssertSqlSafe, Row as _};
 
-use super::PATIENCE_SECS;
+use super::{PATIENCE_SECS, patient};
 use crate::postgres::error::{code, store_error};
 use crate::postgres::outbox::{Ready, writer};
-use crate::postgres::tx::Tx;
 use crate::postgres::{Inner, PostgresStore};
+use crate::sql::dialect::POSTGRES;
+use crate::structure;
 
 /// Parked keys that are named.
 const NAMED_MAX: usize = 5;
@@ -54,6 +55,39 @@ pub(super) async fn parked(store: &PostgresStore) -> Result<Vec<Finding>, StoreE
     Ok(findings)
 }
 
+/// Records that no claim takes, because they have no id. Looks no further than the statement's time allows.
+pub(in crate::postgres) async fn without_id(
+    inner: &Inner,
+    ready: &Ready,
+) -> Result<Option<Finding>, StoreError> {
+    let layout = &inner.options.layout;
+    if !ready.table.is_nullable(&layout.columns.id) {
+        return Ok(None);
+    }
+    let failed = store_error("look for records without an id", &inner.name());
+    let mut tx = patient(inner).await.map_err(&failed)?;
+    let question = writer(&inner.options, &ready.table).null_ids(COUNTED_MAX);
+    let asked = sqlx::query_scalar(AssertSqlSafe(question)).persistent(false);
+    let found = asked.fetch_one(tx.connection()).await;
+    let finding = match found {
+        Err(error) if code(&error).as_deref() == Some("57014") => {
+            let message =
+                format!("whether a record has no id could not be said within {PATIENCE_SECS} s");
+            Some(Finding::new(
+                Level::Note,
+                layout.columns.id.as_str(),
+                message,
+            ))
+        }
+        found => {
+            let count: i64 = found.map_err(&failed)?;
+            structure::without_id(layout, &POSTGRES, &ready.table, count, COUNTED_MAX)
+        }
+    };
+    tx.rollback().await.map_err(&failed)?;
+    Ok(finding)
+}
+
 /// Records that the broker will refuse. Looks at every payload that is to be published, so it may take too long.
 pub(super) async fn oversized(
     inner: &Inner,
@@ -64,10 +98,7 @@ pub(super) async fn oversized(
         return Ok(None);
     };
     let failed = store_error("look for large records", &inner.name());
-    let begin = format!("BEGIN READ ONLY; SET LOCAL statement_timeout = '{PATIENCE_SECS}s'");
-    let (mut tx, _) = Tx::begin(&inner.pool, begin.into())
-        .await
-        .map_err(&failed)?;
+    let mut tx = patient(inner).await.map_err(&failed)?;
     let question = writer(&inner.options, &ready.table).oversized();
     let mut asked = sqlx::query(AssertSqlSafe(question)).persistent(false);
     asked = asked.bind(i64::try_from(bytes_max).unwrap_or(i64::MAX));

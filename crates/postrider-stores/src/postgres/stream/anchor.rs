@@ -73,6 +73,7 @@ impl PostgresStore {
         let anchor = &stream.statements.anchor;
         let begin = format!(
             "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '{LOCK_SECS}s'; \
+             SET LOCAL statement_timeout = '24h'; \
              SELECT pg_advisory_xact_lock({}, grp) FROM generate_series(0, {} - 1) AS grp; {}",
             lock_class(&inner.options.layout),
             stream.groups,

@@ -12,7 +12,7 @@ use super::gather::{Gathered, Part};
 use super::open::Opened;
 use super::settlement::{Advance, Reached, Settlement, Trouble};
 use crate::postgres::Inner;
-use crate::postgres::claim::wait_for_the_disk;
+use crate::postgres::claim::WAITING_FOR_THE_DISK;
 use crate::postgres::error::store_error;
 use crate::postgres::ids::PgQuery;
 use crate::postgres::outbox::{Ready, query};
@@ -117,9 +117,8 @@ pub(super) async fn write(
     let failed = store_error("settle a claim", &inner.name());
     let statements = &stream.statements;
     if settlement.is_grave() {
-        wait_for_the_disk(opened.tx.connection())
-            .await
-            .map_err(&failed)?;
+        let durable = sqlx::raw_sql(WAITING_FOR_THE_DISK).execute(opened.tx.connection());
+        durable.await.map_err(&failed)?;
     }
     let members = || settlement.advances.iter().flat_map(Advance::members);
     for (progress, _) in members() {

@@ -80,28 +80,29 @@ impl Inner {
             .collect();
         let beside = [&names.progress, &names.troubles, &names.sequence];
         for name in beside.into_iter().chain(&segments) {
-            let found: bool = sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL")
-                .bind(name.quoted())
-                .fetch_one(&self.pool)
-                .await
-                .map_err(&failed)?;
-            if !found {
+            let found = sqlx::query("SELECT to_regclass($1) IS NOT NULL").bind(name.quoted());
+            let found = self.pool.fetch_one(found).await;
+            if !found
+                .and_then(|row| row.try_get::<bool, _>(0))
+                .map_err(&failed)?
+            {
                 return Err(StoreError::Mismatch(format!(
                     "{name} does not exist; layout {} needs it beside table {}; run `postrider init`",
                     layout.name, layout.table
                 )));
             }
         }
-        let knows_system: bool = sqlx::query_scalar(
+        let knows_system = sqlx::query(
             "SELECT has_function_privilege('pg_catalog.pg_control_system()', 'EXECUTE')",
-        )
-        .fetch_one(&self.pool)
-        .await
-        .map_err(&failed)?;
+        );
+        let knows_system = self.pool.fetch_one(knows_system).await;
+        let knows_system = knows_system
+            .and_then(|row| row.try_get(0))
+            .map_err(&failed)?;
         let Some(statements) = writer(&self.options, table).stream(knows_system) else {
             return Ok(None);
         };
-        let row = query(&statements.groups).fetch_one(&self.pool).await;
+        let row = self.pool.fetch_one(query(&statements.groups)).await;
         let groups: i32 = row.and_then(|row| row.try_get(0)).map_err(&failed)?;
         let groups = u32::try_from(groups).unwrap_or(0);
         if groups == 0 {

@@ -9,6 +9,7 @@ use super::history::Here;
 use super::snapshot::Snapshot;
 use crate::postgres::Inner;
 use crate::postgres::error::store_error;
+use crate::postgres::tx::Tx;
 
 /// Saved progress, with the end of the difference that is being read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -130,9 +131,11 @@ pub(super) async fn standing(
     inner: &Inner,
     stream: &Stream,
 ) -> Result<(Here, Vec<Progress>), StoreError> {
-    let connection = inner.pool.acquire().await;
     let failed = store_error("look at the stream's progress", &inner.name());
-    standing_on(inner, stream, &mut *connection.map_err(failed)?).await
+    let mut tx = Tx::lend(&inner.pool).await.map_err(&failed)?;
+    let standing = standing_on(inner, stream, tx.connection()).await?;
+    tx.give_back().await.map_err(&failed)?;
+    Ok(standing)
 }
 
 /// The same by a connection, which may lead elsewhere than others do.

@@ -114,7 +114,9 @@ impl Reading<'_> {
     }
 
     async fn fetch(&self, tx: &mut Tx, statement: PgQuery) -> Result<Vec<Record>, StoreError> {
-        fetch(self.inner, self.ready, statement, tx.connection()).await
+        let connection = tx.connection();
+        let fetched = fetch(self.inner, self.ready, statement, usize::MAX, connection).await?;
+        Ok(fetched.records)
     }
 }
 

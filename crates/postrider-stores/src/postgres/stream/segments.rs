@@ -86,17 +86,15 @@ async fn empty(
     keep: Duration,
 ) -> Result<u64, StoreError> {
     let failed = store_error("empty a segment", &segment.table.to_string());
-    let over = query(&segment.over)
-        .bind(micros_of(keep))
-        .fetch_one(&inner.pool)
-        .await;
+    let over = query(&segment.over).bind(micros_of(keep));
+    let over = inner.pool.fetch_one(over).await;
     if !over
         .and_then(|row| row.try_get::<bool, _>(0))
         .map_err(&failed)?
     {
         return Ok(0);
     }
-    let count = query(&segment.count).fetch_one(&inner.pool).await;
+    let count = inner.pool.fetch_one(query(&segment.count)).await;
     let count: i64 = count.and_then(|row| row.try_get(0)).map_err(&failed)?;
     let begin = format!(
         "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = {LOCK_MILLIS}; {}",

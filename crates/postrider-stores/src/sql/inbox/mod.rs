@@ -76,8 +76,8 @@ pub(crate) fn purge(layout: &InboxLayout, dialect: &Dialect) -> String {
     );
     let (table, row) = (layout.table.quoted(), format!("o.{}", dialect.row));
     let old = format!(
-        "SELECT {row} FROM {table} AS o WHERE {is_old}\nLIMIT $1 {}",
-        dialect.lock_skipping
+        "SELECT {row} FROM {table} AS o WHERE {is_old}\nLIMIT $1 {}{}",
+        dialect.lock_to_delete, dialect.skipping_locked
     );
     format!(
         "DELETE FROM {table} AS o WHERE {} AND {is_old}",

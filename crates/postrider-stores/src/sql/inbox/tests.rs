@@ -20,6 +20,7 @@ fn table(layout: &InboxLayout, columns: &[(&str, Kind, &str)]) -> Table {
         may_select: true,
         may_update: true,
         may_insert: true,
+        details: Default::default(),
     };
     table.columns = columns.iter().map(column).collect();
     table

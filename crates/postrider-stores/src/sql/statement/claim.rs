@@ -1,10 +1,16 @@
 //! Taking records. Never a cursor: always what is visible and pending now, in order.
+//!
+//! $1 limit, $2 lanes or NULL for all, $3 outbox, $4 ids and $5 keys that the store leaves alone, as texts, $6 ids of
+//! records that failed and are due, where only memory knows, $7 by lease in order: how many records to look at, $8 where
+//! rows cannot be locked and order does not matter: the ids that others hold, $9 below which everything is settled, $10 ids
+//! of records that wait though their row does not show it, where only memory knows.
 
-use postrider_core::layout::{ClaimMode, State};
+use postrider_core::layout::{ClaimMode, Identifier, State};
 use postrider_core::{OnDead, Ordering};
 
 use super::{Writer, literal, of};
 use crate::sql::selection::Selection;
+use crate::sql::table::Kind;
 
 impl Writer<'_> {
     pub(super) fn claim(&self, selection: &Selection) -> String {
@@ -43,25 +49,68 @@ impl Writer<'_> {
         ))
     }
 
-    fn lock(&self) -> &'static str {
+    pub(super) fn lock(&self) -> String {
+        let lock = match self.layout.state {
+            State::Delete => self.dialect.lock_to_delete,
+            _ => self.dialect.lock_to_update,
+        };
         match self.layout.ordering {
             // A locked record that is passed over would be overtaken by a later one of its key.
-            Ordering::Key => self.dialect.lock_waiting,
-            Ordering::None => self.dialect.lock_skipping,
+            Ordering::Key => lock.to_owned(),
+            Ordering::None => format!("{lock}{}", self.dialect.skipping_locked),
         }
     }
 
     pub(super) fn claimable(&self) -> String {
         let mut conditions = vec![self.pending("o")];
+        conditions.extend(self.has_id("o"));
         if let State::Status { .. } = self.layout.state {
             conditions.push(self.due("o"));
         }
+        conditions.extend(self.above_floor("o"));
         conditions.extend(self.in_lanes());
-        conditions.extend(self.not_troubled());
-        conditions.extend(self.not_resting());
+        conditions.extend(self.not_waiting("o"));
         conditions.extend(self.not_held());
-        conditions.extend(self.key_not_blocked());
+        conditions.push(self.not_stuck(&self.token("o"), self.stuck()));
+        conditions.extend(self.not_dead_alone());
+        conditions.extend(self.not_stuck_by_id());
         conditions.join("\nAND ")
+    }
+
+    /// A record without an id could not be settled. It is passed over, and a diagnosis tells of it.
+    pub(super) fn has_id(&self, alias: &str) -> Option<String> {
+        let id = &self.layout.columns.id;
+        (self.table.is_nullable(id)).then(|| format!("{} IS NOT NULL", of(alias, id)))
+    }
+
+    /// The first column of the order, where everything below a value of it can be known to be settled: one that only
+    /// grows, and is drawn when a record is inserted. See `postgres/floor.rs`.
+    pub(crate) fn floor_column(&self) -> Option<(&Identifier, Kind)> {
+        let columns = &self.layout.columns;
+        let lead = self.layout.order.first()?;
+        let column = self.table.column(lead)?;
+        let default = column.default.as_deref().unwrap_or_default();
+        let drawn_here = match column.kind {
+            Kind::Time => default.contains("clock_timestamp()"),
+            _ => !column.sequence_cached && (default == "identity" || default.contains("nextval(")),
+        };
+        // Without order, a record that comes late is found late, and nothing worse.
+        let late_is_well = self.ordered_key().is_none();
+        let grows = match column.kind {
+            Kind::Time => lead == &columns.created_at && (drawn_here || late_is_well),
+            Kind::Int => lead == &columns.id && drawn_here,
+            _ => false,
+        };
+        // A default says only what happens if a writer leaves the column out. Whether all of them do, their owner knows.
+        let grows = grows && (late_is_well || self.rules.order_is_drawn);
+        let appends = matches!(self.layout.state, State::Append { .. });
+        let has_floor = grows && !column.nullable && !appends && self.dialect.locks_rows;
+        (has_floor && self.table.is_plain).then_some((lead, column.kind))
+    }
+
+    pub(super) fn above_floor(&self, alias: &str) -> Option<String> {
+        let (lead, _) = self.floor_column()?;
+        Some(format!("{} >= $9", of(alias, lead)))
     }
 
     pub(super) fn in_lanes(&self) -> Option<String> {
@@ -71,49 +120,20 @@ impl Writer<'_> {
         Some(format!("({lanes} IS NULL OR {among})"))
     }
 
-    /// A record whose troubles are kept aside: not while it waits, nor when it is dead.
-    fn not_troubled(&self) -> Option<String> {
-        if !self.layout.needs_troubles() {
-            return None;
-        }
-        let dead_too = match self.layout.state {
-            // A dead record is marked published; one that is not was set back by hand.
-            State::Flag {
-                dead_is_flagged: true,
-                ..
-            } => "NOT t.dead AND ",
-            _ => "t.dead OR ",
-        };
-        Some(format!(
-            "{} NOT IN (\n  SELECT {} FROM {} AS t WHERE t.outbox = $3 AND ({dead_too}t.next_attempt_at > {}))",
-            self.id("o"),
-            self.trouble_id(),
-            self.troubles(),
-            self.dialect.now
-        ))
-    }
-
-    /// Where the table has no column for the retry time, the store itself remembers who rests.
-    fn not_resting(&self) -> Option<String> {
+    /// Where the table has no column for the retry time, the store itself remembers who is due.
+    fn not_waiting(&self, alias: &str) -> Option<String> {
         if !matches!(self.layout.state, State::Timestamp { .. }) {
             return None;
         }
-        let ids = format!(
-            "{} NOT IN ({})",
-            self.id("o"),
-            (self.dialect.values)(3, &self.id_list())
-        );
-        let Some(key) = self.ordered_key() else {
-            return Some(ids);
-        };
-        let keys = (self.dialect.values)(4, &format!("text[]::{}", self.table.sql_type(key)));
-        let key = of("o", key);
+        let due = (self.dialect.values)(6, &self.id_list());
+        let waiting = (self.dialect.values)(10, &self.id_list());
+        let (attempts, id) = (self.attempts(alias), self.id(alias));
         Some(format!(
-            "{ids}\nAND ({key} IS NULL OR {key} NOT IN ({keys}))"
+            "({attempts} <= 0 AND {id} NOT IN ({waiting}) OR {id} IN ({due}))"
         ))
     }
 
-    /// Where rows cannot be locked, the store knows which of them others hold: $5. With order per key it knows lanes.
+    /// Where rows cannot be locked, the store knows which of them others hold. With order per key it knows lanes.
     fn not_held(&self) -> Option<String> {
         let by_row = self.layout.ordering == Ordering::None
             && self.layout.claim == ClaimMode::Hold
@@ -122,62 +142,149 @@ impl Writer<'_> {
             format!(
                 "{} NOT IN ({})",
                 self.id("o"),
-                (self.dialect.values)(5, &self.id_list())
+                (self.dialect.values)(8, &self.id_list())
             )
         })
     }
 
-    /// Keys of which a record is held, waits to be tried again, or is dead and parks its key. They are
-    /// few, and one look-up each in a hash of them does not change how the records are scanned.
-    fn key_not_blocked(&self) -> Option<String> {
-        let key = of("o", self.ordered_key()?);
-        let blocking = self.blocking_keys()?;
-        Some(format!("({key} IS NULL OR {key} NOT IN (\n  {blocking}))"))
+    /// One look-up in a hash of all that is stuck. The hash is made once per claim and holds short values only, so it
+    /// costs the same whatever the planner thinks of the tables.
+    pub(super) fn not_stuck(&self, token: &str, stuck: Vec<String>) -> String {
+        format!("{token} NOT IN (\n  {})", stuck.join("\n  UNION ALL "))
     }
 
-    /// The select of blocked keys, if this layout has any in its tables.
-    pub(crate) fn blocking_keys(&self) -> Option<String> {
-        let key = of("b", self.ordered_key()?);
-        let parks = self.rules.on_dead == OnDead::Park;
-        let now = self.dialect.now;
+    /// Selects of the tokens of records and keys that nothing may be claimed of now.
+    pub(super) fn stuck(&self) -> Vec<String> {
+        let mut stuck = self.left_alone();
+        if self.layout.needs_troubles() {
+            stuck.push(self.stuck_aside());
+        }
+        stuck.extend(self.stuck_keys());
+        stuck
+    }
+
+    /// What the store keeps in memory.
+    pub(super) fn left_alone(&self) -> Vec<String> {
+        let ids = (self.dialect.id_token)("v.x");
+        let keys = (self.dialect.key_token)("v.x");
+        let mut selects = vec![format!("SELECT {ids} FROM {}", (self.dialect.texts)(4))];
+        if self.ordered_key().is_some() {
+            selects.push(format!("SELECT {keys} FROM {}", (self.dialect.texts)(5)));
+        }
+        selects
+    }
+
+    /// What is kept aside, by the key that it blocks or by itself.
+    fn stuck_aside(&self) -> String {
+        let parks = self.ordered_key().is_some() && self.rules.on_dead == OnDead::Park;
+        let waits = format!("t.next_attempt_at > {}", self.dialect.now);
+        // A dead record that is marked published is in nobody's way but its key's.
+        let blocks = match (self.flags_dead(), parks) {
+            (true, false) => format!("NOT t.dead AND {waits}"),
+            _ => format!("(t.dead OR {waits})"),
+        };
+        let token = match self.ordered_key() {
+            None => "t.id_token",
+            Some(_) if parks => "coalesce(t.key_token, t.id_token)",
+            Some(_) => {
+                "CASE WHEN t.dead THEN t.id_token ELSE coalesce(t.key_token, t.id_token) END"
+            }
+        };
+        format!(
+            "SELECT {token} FROM {} AS t WHERE t.outbox = $3 AND {blocks}",
+            self.troubles()
+        )
+    }
+
+    /// A dead record that blocks no key is left out by itself, beside the keys that others of them block.
+    fn not_dead_alone(&self) -> Option<String> {
+        let skips = self.ordered_key().is_some() && self.rules.on_dead == OnDead::Skip;
+        if !skips || !self.layout.needs_troubles() || self.flags_dead() {
+            return None;
+        }
+        let id = (self.dialect.id_token)(&self.as_text("o", &self.layout.columns.id));
+        Some(format!(
+            "{id} NOT IN (\n  SELECT t.id_token FROM {} AS t WHERE t.outbox = $3 AND t.dead)",
+            self.troubles()
+        ))
+    }
+
+    /// SQLite takes any bytes for text. A record whose key cannot be read counts as one without a key, so it is known by
+    /// its id alone.
+    fn not_stuck_by_id(&self) -> Option<String> {
+        self.ordered_key().filter(|_| !self.dialect.locks_rows)?;
+        let ids = (self.dialect.id_token)("v.x");
+        let mut stuck = vec![format!("SELECT {ids} FROM {}", (self.dialect.texts)(4))];
+        if self.layout.needs_troubles() {
+            stuck.push(format!(
+                "SELECT t.id_token FROM {} AS t WHERE t.outbox = $3 AND t.key_token IS NULL\n    \
+                 AND (t.dead OR t.next_attempt_at > {})",
+                self.troubles(),
+                self.dialect.now
+            ));
+        }
+        let token = (self.dialect.id_token)(&self.as_text("o", &self.layout.columns.id));
+        Some(self.not_stuck(&token, stuck))
+    }
+
+    /// Whether a dead record is marked published.
+    pub(super) fn flags_dead(&self) -> bool {
+        let State::Flag {
+            dead_is_flagged, ..
+        } = &self.layout.state
+        else {
+            return false;
+        };
+        *dead_is_flagged
+    }
+
+    /// Keys that a record blocks by what its own row says: it is held, waits to be tried again, or is dead and parks.
+    fn stuck_keys(&self) -> Option<String> {
+        let key = self.ordered_key()?;
         let blocks = match &self.layout.state {
-            State::Timestamp { .. } if !parks => return None,
-            State::Timestamp { .. } => self.dead("b"),
+            State::Timestamp { .. } => {
+                let alive = match self.rules.on_dead {
+                    OnDead::Park => self.unpublished("b"),
+                    OnDead::Skip => self.pending("b"),
+                };
+                let due = (self.dialect.values)(6, &self.id_list());
+                let waiting = (self.dialect.values)(10, &self.id_list());
+                let (attempts, id) = (self.attempts("b"), self.id("b"));
+                format!(
+                    "{alive} AND ({attempts} > 0 AND {id} NOT IN ({due}) OR {id} IN ({waiting}))"
+                )
+            }
             State::Status { .. } => {
                 format!("{} AND {}", self.unsettled_by_row("b"), self.blocks("b"))
             }
-            State::Flag { .. } | State::Delete | State::Append { .. } => {
-                let waits = format!(
-                    "NOT t.dead AND t.next_attempt_at > {now} AND {}",
-                    self.pending("b")
-                );
-                if parks {
-                    format!("({waits} OR {})", self.dead("b"))
-                } else {
-                    waits
-                }
-            }
+            State::Flag { .. } | State::Delete | State::Append { .. } => return None,
         };
-        let from = self.join_troubles("b", 3);
         Some(format!(
-            "SELECT {key} {from} AND {key} IS NOT NULL AND {blocks}"
+            "SELECT {} FROM {} AS b WHERE {} IS NOT NULL AND {blocks}",
+            (self.dialect.key_token)(&self.as_text("b", key)),
+            self.name(),
+            of("b", key),
         ))
     }
 
     pub(super) fn troubles_of(&self) -> String {
-        let dead = match self.layout.state {
-            State::Flag {
-                dead_is_flagged: true,
-                ..
-            } => "NOT t.dead AND ",
-            _ => "t.dead OR ",
+        let dead = if self.flags_dead() {
+            "NOT t.dead AND "
+        } else {
+            "t.dead OR "
         };
         format!(
             "SELECT t.record_id, t.attempts, ({dead}t.next_attempt_at > {}) AS blocked\n\
-             FROM {} AS t WHERE t.outbox = $1 AND {}",
+             FROM {} JOIN {} AS t ON t.outbox = $1 AND t.id_token = {}\n\
+             WHERE (SELECT t.record_created_at = {} FROM {} AS o WHERE {} = {} LIMIT 1) IS NOT FALSE",
             self.dialect.now,
+            (self.dialect.texts)(2),
             self.troubles(),
-            (self.dialect.among)("t.record_id", 2, "text"),
+            (self.dialect.id_token)("v.x"),
+            self.born("o"),
+            self.name(),
+            self.id("o"),
+            self.trouble_id(),
         )
     }
 
@@ -188,5 +295,22 @@ impl Writer<'_> {
             self.name(),
             (self.dialect.among)(&self.id("o"), 1, &self.id_list())
         )
+    }
+
+    /// See [`super::Statements::failed`].
+    pub(super) fn find_failed(&self) -> Option<String> {
+        if !matches!(self.layout.state, State::Timestamp { .. }) {
+            return None;
+        }
+        let has_id = self.has_id("o").map(|has| format!(" AND {has}"));
+        Some(format!(
+            "SELECT {} AS c0, {} AS attempts FROM {} AS o WHERE {} AND {} > 0{}",
+            self.id("o"),
+            (self.dialect.cast)(&self.attempts("o"), "int4"),
+            self.name(),
+            self.pending("o"),
+            self.attempts("o"),
+            has_id.unwrap_or_default(),
+        ))
     }
 }

@@ -37,7 +37,7 @@ impl Writer<'_> {
                 self.troubles(),
                 self.dialect.now,
                 self.resent("t.last_error", None),
-                (self.dialect.among)("t.record_id", 2, "text"),
+                self.named_aside(),
             )
         });
         Change::new(outbox, troubles)

@@ -19,7 +19,7 @@ impl Writer<'_> {
             return String::new();
         };
         let (head, chosen) = match self.ordered_key() {
-            Some(key) => (Some(self.head(key)), self.chosen_in_order(key)),
+            Some(_) => (Some(self.head()), self.chosen_in_order()),
             None => (None, self.chosen_unordered()),
         };
         let head = head.map(|head| format!("head AS MATERIALIZED (\n{head})"));
@@ -77,19 +77,45 @@ impl Writer<'_> {
         )
     }
 
-    pub(super) fn lease(&self) -> Option<Lease> {
+    pub(super) fn lease(&self, selection: &Selection) -> Option<Lease> {
+        let State::Status {
+            last_attempt_at, ..
+        } = &self.layout.state
+        else {
+            return None;
+        };
         if self.layout.claim != ClaimMode::Lease || !self.dialect.locks_rows {
             return None;
         }
         // The limit of the claim is its first parameter, and is not wanted here.
-        let looked_at = |key| {
-            let head = self.head(key);
+        let looked_at = |_| {
+            let head = self.head();
             format!("SELECT count(*) AS seen FROM (\n{head}) AS h WHERE $1::int8 IS NOT NULL")
         };
         Some(Lease {
             unsorted: self.claims_come_unsorted(),
             looked_at: self.ordered_key().map(looked_at).map(Into::into),
+            choose: self.choose(selection).into(),
+            token_of: format!(
+                "SELECT {} AS token FROM {} AS o WHERE {} LIMIT 1",
+                (self.dialect.cast)(&of("o", last_attempt_at), "timestamptz"),
+                self.name(),
+                (self.dialect.among)(&self.id("o"), 1, &self.id_list()),
+            )
+            .into(),
         })
+    }
+
+    /// The records that a claim would take, by what their rows say, locked.
+    fn choose(&self, selection: &Selection) -> String {
+        format!(
+            "SELECT {}\nFROM {} AS o\nWHERE {}\nORDER BY {}\nLIMIT $1\n{}",
+            selection.list(),
+            self.name(),
+            self.claimable(),
+            self.order("o"),
+            self.lock()
+        )
     }
 
     /// The columns whose values a claim changes.
@@ -116,15 +142,15 @@ impl Writer<'_> {
                 self.name(),
                 self.claimable(),
                 self.order("o"),
-                self.dialect.lock_skipping,
+                self.lock(),
             ),
         )
     }
 
-    /// The oldest records that are not published, whatever their state: $3 of them. What blocks a key comes before
+    /// The oldest records that are not published, whatever their state: $7 of them. What blocks a key comes before
     /// what it blocks, so both are in there, and no index has to hold a status. An index that does makes every claim
     /// write to every index of the table, for each record.
-    fn head(&self, key: &Identifier) -> String {
+    fn head(&self) -> String {
         let State::Status {
             column,
             retry_at,
@@ -137,7 +163,6 @@ impl Writer<'_> {
         let columns = &self.layout.columns;
         let mut read: Vec<&Identifier> = vec![
             &columns.id,
-            key,
             column,
             retry_at,
             last_attempt_at,
@@ -151,30 +176,34 @@ impl Writer<'_> {
                 seen.push(column);
             }
         }
+        let mut conditions = vec![self.unsettled_by_row("o")];
+        conditions.extend(self.has_id("o"));
+        conditions.extend(self.above_floor("o"));
+        conditions.extend(self.in_lanes());
         format!(
-            "SELECT {}\nFROM {} AS o\nWHERE {}{}\nORDER BY {}\nLIMIT $3",
+            "SELECT {}, {} AS token\nFROM {} AS o\nWHERE {}\nORDER BY {}\nLIMIT $7",
             seen.join(", "),
+            self.token("o"),
             self.name(),
-            self.unsettled_by_row("o"),
-            self.in_lanes()
-                .map(|lanes| format!("\nAND {lanes}"))
-                .unwrap_or_default(),
+            conditions.join("\nAND "),
             self.order("o"),
         )
     }
 
     /// The lanes are locked, so no other claim is about. Whoever else changed a record meanwhile is waited for, and
     /// the record is looked at again.
-    fn chosen_in_order(&self, key: &Identifier) -> String {
-        let (id, key) = (self.id("c"), of("c", key));
+    fn chosen_in_order(&self) -> String {
+        let mut stuck = vec![format!(
+            "SELECT b.token FROM head AS b WHERE {}",
+            self.blocks("b")
+        )];
+        stuck.extend(self.left_alone());
         let chosen = format!(
-            "SELECT {id}\nFROM head AS c\nWHERE {due}\n\
-             AND ({key} IS NULL OR {key} NOT IN (\n  SELECT {blocked} FROM head AS b WHERE {blocked} IS NOT NULL AND {blocks}))\n\
-             ORDER BY {order}\nLIMIT $1\n",
-            due = self.due("c"),
-            blocked = key.replacen("c.", "b.", 1),
-            blocks = self.blocks("b"),
-            order = self.order("c"),
+            "SELECT {}\nFROM head AS c\nWHERE {}\nAND {}\nORDER BY {}\nLIMIT $1\n",
+            self.id("c"),
+            self.due("c"),
+            self.not_stuck("c.token", stuck),
+            self.order("c"),
         );
         let among = (self.dialect.among_selected)(&self.id("o"), &chosen);
         format!("{among}\nAND {}\nAND {}", self.pending("o"), self.due("o"))

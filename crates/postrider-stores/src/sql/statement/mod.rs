@@ -22,7 +22,7 @@ use postrider_core::{Layout, OnDead, Ordering};
 
 use super::dialect::Dialect;
 use super::selection::Selection;
-use super::table::{Kind, Table};
+use super::table::{Kind, Table, is_shown_as};
 use super::{LANES, TROUBLES};
 
 pub(crate) use audit::{Audit, audit_table};
@@ -30,7 +30,7 @@ pub(crate) use insert::insert;
 #[cfg(test)]
 #[cfg(all(feature = "postgres", feature = "sqlite"))]
 pub(crate) use tests::compare;
-pub(crate) use upkeep::{claim_index, suffixed, troubled_index};
+pub(crate) use upkeep::{claim_index, dead_check, dead_index, suffixed, troubled_index};
 
 /// What the statements of a store depend on besides the layout.
 #[derive(Debug, Clone, Copy)]
@@ -38,20 +38,19 @@ pub(crate) struct Rules {
     pub max_attempts: u32,
     pub on_dead: OnDead,
     pub lease: Duration,
+    pub order_is_drawn: bool,
 }
 
 /// Every statement of a store. Comments give the parameters; `ids` are of [`Writer::id_list`]'s type.
 #[derive(Debug, Clone)]
 pub(crate) struct Statements {
     pub selection: Selection,
-    /// limit, lanes or NULL for all; then with troubles: outbox; with rests: ids, keys; in lease mode with order per
-    /// key, third: how many records to look at; where rows cannot be locked
-    /// and order does not matter, fifth: the ids that others hold.
+    /// Its parameters are in `claim.rs`.
     pub claim: Arc<str>,
     /// For leases where rows can be locked.
     #[cfg_attr(not(feature = "postgres"), expect(dead_code))]
     pub lease: Option<Lease>,
-    /// ids. Where claims are leases and rows cannot be locked, what marks a claim's records.
+    /// ids. Where claims are leases, what marks a claim's records one by one, or where rows cannot be locked.
     pub mark: Option<Arc<str>>,
     /// outbox, record ids as text → record id, attempts, whether it may not be tried now.
     pub troubles_of: Arc<str>,
@@ -63,6 +62,14 @@ pub(crate) struct Statements {
     pub mark_failed: Option<Arc<str>>,
     /// outbox, record ids as text.
     pub forget_troubles: Arc<str>,
+    /// With troubles: outbox. Forgets those whose record is gone, is another one, or was settled by hand.
+    pub sweep: Option<Arc<str>>,
+    /// The same → whether there are any, without a change.
+    pub any_stray: Arc<str>,
+    /// ids → those of them whose records may yet be published.
+    pub pending_of: Arc<str>,
+    /// → ids of records that failed and are not dead, where only memory knows when they are due.
+    pub failed: Option<Arc<str>>,
     /// ids → their lanes, ascending.
     pub lanes_of: Arc<str>,
     /// limit, microseconds to keep.
@@ -80,6 +87,10 @@ pub(crate) struct Lease {
     pub unsorted: bool,
     /// With order per key, and the claim's parameters → how many records it has looked at.
     pub looked_at: Option<Arc<str>>,
+    /// The claim's parameters → the records that it would claim, locked and not marked.
+    pub choose: Arc<str>,
+    /// ids → the time of the claim that holds them.
+    pub token_of: Arc<str>,
 }
 
 #[derive(Debug, Clone)]
@@ -125,7 +136,7 @@ impl Writer<'_> {
         let (mark_failed, settle_failed) = self.settle_failed();
         Statements {
             claim: self.claim(&selection).into(),
-            lease: self.lease(),
+            lease: self.lease(&selection),
             selection,
             mark: self.mark().map(Into::into),
             troubles_of: self.troubles_of().into(),
@@ -133,11 +144,15 @@ impl Writer<'_> {
             settle_failed: settle_failed.into(),
             mark_failed: mark_failed.map(Into::into),
             forget_troubles: self.forget_troubles().into(),
+            sweep: self.sweep().map(Into::into),
+            any_stray: self.any_stray().into(),
+            pending_of: self.pending_of().into(),
+            failed: self.find_failed().map(Into::into),
             lanes_of: self.lanes_of().into(),
             purge: self.purge().map(Into::into),
             backlog: self.backlog().into(),
             dead: Dead {
-                lock: self.dead_found(self.dialect.lock_waiting).into(),
+                lock: self.dead_found(self.dialect.lock_to_delete).into(),
                 find: self.dead_found("").into(),
                 resend: self.dead_resend(),
                 discard: self.dead_discard(),
@@ -187,6 +202,20 @@ impl Writer<'_> {
         }
     }
 
+    /// A column as text.
+    fn as_text(&self, alias: &str, column: &Identifier) -> String {
+        (self.dialect.cast)(&of(alias, column), "text")
+    }
+
+    /// What stands for a record where others may be in its way: its key where that keeps its order, else itself.
+    fn token(&self, alias: &str) -> String {
+        let id = (self.dialect.id_token)(&self.as_text(alias, &self.layout.columns.id));
+        self.ordered_key().map_or(id.clone(), |key| {
+            let key = (self.dialect.key_token)(&self.as_text(alias, key));
+            format!("coalesce({key}, {id})")
+        })
+    }
+
     /// The id that a record's troubles are kept under, as the outbox has it.
     fn trouble_id(&self) -> String {
         (self.dialect.cast)("t.record_id", self.table.sql_type(&self.layout.columns.id))
@@ -197,7 +226,7 @@ impl Writer<'_> {
     }
 
     fn lane_by(&self, key: Option<&Identifier>, alias: &str) -> String {
-        let text = |column: &Identifier| (self.dialect.cast)(&of(alias, column), "text");
+        let text = |column: &Identifier| self.as_text(alias, column);
         let id = text(&self.layout.columns.id);
         // Without a key a record is in order with nothing but itself.
         let key = key.map_or(id.clone(), |key| format!("coalesce({}, {id})", text(key)));
@@ -266,15 +295,32 @@ impl Writer<'_> {
                 format!("t.dead AND {} = true{error}", of(alias, published))
             }
             State::Flag { .. } => format!("t.dead AND {unpublished}"),
-            State::Status { column, dead, .. } => format!(
-                "{} AND {} = {}",
-                self.unsettled_by_row(alias),
-                of(alias, column),
-                literal(dead)
-            ),
+            State::Status { column, dead, .. } => {
+                let tried = match self.dead_was_tried() {
+                    true => format!(" AND {} > 0", self.attempts(alias)),
+                    false => String::new(),
+                };
+                format!(
+                    "{} AND {} = {}{tried}",
+                    self.unsettled_by_row(alias),
+                    of(alias, column),
+                    literal(dead)
+                )
+            }
             State::Delete => "t.dead".into(),
             State::Append { .. } => format!("{alias}.dead"),
         }
+    }
+
+    /// Whether the table itself refuses a dead record that was never tried: see [`dead_index`].
+    pub(crate) fn dead_was_tried(&self) -> bool {
+        let attempts = self.layout.columns.attempts.as_ref();
+        let checked = attempts.and_then(|attempts| self.table.column(attempts));
+        let name = dead_check(&self.layout.table);
+        checked.is_some_and(|column| {
+            let mut checks = column.details.table_checks.iter();
+            checks.any(|check| is_shown_as(&name, check))
+        })
     }
 
     /// `FROM` the outbox, with a record's troubles where they are kept aside.

@@ -198,28 +198,90 @@ impl Writer<'_> {
             let note = self.note_troubles(&format!("{fates} WHERE true"));
             return ((!set.is_empty()).then(|| mark(&fates)), note);
         }
-        let marked = if set.is_empty() {
-            String::new()
-        } else {
-            format!(", marked AS (\n{})", mark("f"))
+        let note = self.note_troubles("f");
+        let fates = format!("WITH f AS (SELECT * FROM {fates})");
+        // What changes the outbox comes last: the server tells how many rows that has changed.
+        let text = match set.is_empty() {
+            true => format!("{fates}\n{note}"),
+            false => format!("{fates}, noted AS (\n{note})\n{}", mark("f")),
         };
-        let text = format!(
-            "WITH f AS (SELECT * FROM {fates}){marked}\n{}",
-            self.note_troubles("f")
-        );
         (None, text)
     }
 
     /// Keeps failures aside: the rows of `fates`, under the name `f`. $7 outbox.
     fn note_troubles(&self, fates: &str) -> String {
+        let id = (self.dialect.cast)("f.id", "text");
         format!(
-            "INSERT INTO {} (outbox, record_id, key, attempts, next_attempt_at, last_error, dead)\n\
-             SELECT $7, {}, f.key, f.attempts, {}, f.error, f.dead FROM {fates}\n\
-             ON CONFLICT (outbox, record_id) DO UPDATE SET attempts = excluded.attempts, \
-             next_attempt_at = excluded.next_attempt_at, last_error = excluded.last_error, dead = excluded.dead",
+            "INSERT INTO {} (outbox, record_id, id_token, key, key_token, record_created_at, attempts, \
+             next_attempt_at, last_error, dead)\n\
+             SELECT $7, {id}, {}, f.key, {}, (SELECT {} FROM {} AS o WHERE {} = f.id LIMIT 1), f.attempts, {}, f.error, f.dead \
+             FROM {fates}\n\
+             ON CONFLICT (outbox, id_token) DO UPDATE SET record_id = excluded.record_id, key = excluded.key, \
+             key_token = excluded.key_token, record_created_at = excluded.record_created_at, \
+             attempts = excluded.attempts, next_attempt_at = excluded.next_attempt_at, \
+             last_error = excluded.last_error, dead = excluded.dead",
             self.troubles(),
-            (self.dialect.cast)("f.id", "text"),
+            (self.dialect.id_token)(&id),
+            (self.dialect.key_token)("f.key"),
+            self.born("o"),
+            self.name(),
+            self.id("o"),
             (self.dialect.after)(self.dialect.clock, "f.wait"),
+        )
+    }
+
+    /// When a record was made: with its id it tells it from a later one that was given the same id.
+    pub(super) fn born(&self, alias: &str) -> String {
+        (self.dialect.cast)(&of(alias, &self.layout.columns.created_at), "timestamptz")
+    }
+
+    /// See [`super::Statements::pending_of`].
+    pub(super) fn pending_of(&self) -> String {
+        let mine = (self.dialect.among)(&self.id("o"), 1, &self.id_list());
+        format!(
+            "SELECT {} AS c0 FROM {} AS o WHERE {mine} AND {}",
+            self.id("o"),
+            self.name(),
+            self.pending("o")
+        )
+    }
+
+    /// See [`super::Statements::sweep`].
+    pub(super) fn sweep(&self) -> Option<String> {
+        let stray = self.stray();
+        (self.layout.needs_troubles())
+            .then(|| format!("DELETE FROM {} AS t WHERE {stray}", self.troubles()))
+    }
+
+    pub(super) fn any_stray(&self) -> String {
+        format!(
+            "SELECT 1 FROM {} AS t WHERE {} LIMIT 1",
+            self.troubles(),
+            self.stray()
+        )
+    }
+
+    /// What is kept aside though its record is gone, is another one, or was settled by hand. By look-ups of the ids: no
+    /// plan reads the whole outbox for it.
+    fn stray(&self) -> String {
+        let unpublished = self.unpublished("o");
+        let still = match &self.layout.state {
+            State::Flag { published, .. } if self.flags_dead() => {
+                let published = of("o", published);
+                let error = (self.layout.columns.last_error.as_ref())
+                    .map(|error| format!(" AND {} IS NOT NULL", of("o", error)));
+                let flagged = format!("{published} = true{}", error.unwrap_or_default());
+                format!("CASE WHEN t.dead THEN {flagged} ELSE {unpublished} END")
+            }
+            _ => unpublished,
+        };
+        format!(
+            "t.outbox = $1 AND (\n\
+             SELECT true FROM {} AS o WHERE {} = {} AND (t.record_created_at = {}) IS NOT FALSE AND {still} LIMIT 1) IS NULL",
+            self.name(),
+            self.id("o"),
+            self.trouble_id(),
+            self.born("o"),
         )
     }
 
@@ -235,10 +297,19 @@ impl Writer<'_> {
     }
 
     pub(super) fn forget_troubles(&self) -> String {
-        let named = (self.dialect.among)("t.record_id", 2, "text");
+        let named = self.named_aside();
         format!(
             "DELETE FROM {} AS t WHERE t.outbox = $1 AND {named}",
             self.troubles()
+        )
+    }
+
+    /// Those kept aside whose record ids are $2, as text.
+    pub(super) fn named_aside(&self) -> String {
+        let ids = (self.dialect.id_token)("v.x");
+        format!(
+            "t.id_token IN (SELECT {ids} FROM {})",
+            (self.dialect.texts)(2)
         )
     }
 }

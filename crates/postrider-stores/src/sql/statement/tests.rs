@@ -18,6 +18,7 @@ pub(super) const RULES: Rules = Rules {
     max_attempts: 25,
     on_dead: OnDead::Park,
     lease: Duration::from_secs(60),
+    order_is_drawn: true,
 };
 
 /// A table as `init` makes it for a preset, as far as statements care.
@@ -34,6 +35,7 @@ pub(super) fn table(layout: &Layout) -> Table {
         may_select: true,
         may_update: true,
         may_insert: true,
+        details: Default::default(),
     };
     let columns = &layout.columns;
     let mut table = Table::unseen(&layout.table);
@@ -219,22 +221,4 @@ pub(crate) fn compare(name: &str, text: &str) {
 #[test]
 fn a_word_with_a_quote_stays_a_word() {
     assert_eq!(literal("it's"), "'it''s'");
-}
-
-#[test]
-fn skipping_dead_records_leaves_no_look_at_them() {
-    let overrides = "ordering = 'key'".parse().unwrap();
-    let layout = Layout::with_overrides("packfinderz", overrides).unwrap();
-    let table = table(&layout);
-    let rules = Rules {
-        on_dead: OnDead::Skip,
-        ..RULES
-    };
-    let writer = Writer {
-        layout: &layout,
-        table: &table,
-        dialect: &POSTGRES,
-        rules,
-    };
-    assert_eq!(writer.blocking_keys(), None);
 }

@@ -1,8 +1,9 @@
 //! Counting, cleaning up, and the indexes that claims want.
 
-use postrider_core::layout::{Identifier, State};
+use postrider_core::layout::{Identifier, State, TableName};
 
 use super::{Writer, is_one_of, literal, of};
+use crate::sql::table::Kind;
 
 impl Writer<'_> {
     /// $1 limit, $2 microseconds to keep. Nothing is left to purge where publishing deletes.
@@ -44,8 +45,8 @@ impl Writer<'_> {
             (self.dialect.among_selected)(
                 &id,
                 &format!(
-                    "SELECT {id} FROM {table} AS o WHERE {published} AND {age} < {oldest}\nLIMIT $1 {}",
-                    self.dialect.lock_skipping,
+                    "SELECT {id} FROM {table} AS o WHERE {published} AND {age} < {oldest}\nLIMIT $1 {}{}",
+                    self.dialect.lock_to_delete, self.dialect.skipping_locked,
                 )
             ),
         ))
@@ -85,14 +86,77 @@ impl Writer<'_> {
         )
     }
 
+    /// $1 from, $2 up to → the first value of the order's first column in between whose record is not settled. A dead
+    /// record is not: an operator may resend it. With troubles $3 is the outbox.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
+    pub(crate) fn first_unsettled(&self) -> Option<String> {
+        let (lead, kind) = self.floor_column()?;
+        let lead = of("o", lead);
+        let unsettled = match self.layout.state {
+            State::Timestamp { .. } => self.unpublished("o"),
+            _ => self.looked_at(),
+        };
+        let has_id = self.has_id("o").map(|has| format!(" AND {has}"));
+        let first = format!(
+            "SELECT {lead} AS v FROM {} AS o WHERE {unsettled}{} AND {lead} >= $1 AND {lead} < $2 ORDER BY {} LIMIT 1",
+            self.name(),
+            has_id.unwrap_or_default(),
+            self.order("o"),
+        );
+        let found = match kind {
+            Kind::Int => "f.v::int8",
+            _ => "f.v",
+        };
+        Some(match self.layout.needs_troubles() {
+            true => {
+                let (value, unknown) = match kind {
+                    Kind::Int => ("t.record_id::int8", "'-9223372036854775808'::int8"),
+                    _ => ("t.record_created_at", "'-infinity'::timestamptz"),
+                };
+                // Not below $1, which is known to have nothing below it.
+                format!(
+                    "SELECT min({found}) FROM (({first})\n  UNION ALL SELECT greatest($1, coalesce({value}, {unknown})) \
+                     FROM {} AS t WHERE t.outbox = $3 AND coalesce({value}, {unknown}) < $2) AS f",
+                    self.troubles()
+                )
+            }
+            false => format!("SELECT {found} FROM ({first}) AS f"),
+        })
+    }
+
     /// A select that shows whether the claim finds an index: the same records, in the same order.
     pub(crate) fn claim_probe(&self) -> String {
+        self.first_in_line(&self.id("o"), 100)
+    }
+
+    /// Of the records that a claim looks at, those that it comes to first.
+    pub(crate) fn first_in_line(&self, list: &str, limit: u32) -> String {
         format!(
-            "SELECT {} FROM {} AS o WHERE {} ORDER BY {} LIMIT 100",
-            self.id("o"),
+            "SELECT {list} FROM {} AS o WHERE {} ORDER BY {} LIMIT {limit}",
             self.name(),
-            self.pending("o"),
+            self.looked_at(),
             self.order("o")
+        )
+    }
+
+    /// The records that a claim looks at. With order per key those are all that are not published, where it can lock
+    /// rows: see `lease.rs`.
+    fn looked_at(&self) -> String {
+        match &self.layout.state {
+            State::Status { .. } if self.dialect.locks_rows && self.ordered_key().is_some() => {
+                self.unsettled_by_row("o")
+            }
+            _ => self.pending("o"),
+        }
+    }
+
+    /// How many records wait that have no id, up to a limit.
+    pub(crate) fn null_ids(&self, limit: u32) -> String {
+        format!(
+            "SELECT count(*) FROM (SELECT 1 FROM {} AS o WHERE {} IS NULL AND {} LIMIT {limit}) AS n",
+            self.name(),
+            self.id("o"),
+            self.unpublished("o")
         )
     }
 }
@@ -115,11 +179,11 @@ pub(crate) fn claim_index(writer: &Writer<'_>) -> Index {
 
 /// The index of records that failed, are dead or are being published, where they stand in the outbox.
 pub(crate) fn troubled_index(writer: &Writer<'_>) -> Option<Index> {
-    let columns = |otherwise: String| writer.ordered_key().map_or(otherwise, Identifier::quoted);
+    // Never by a key: an index entry has a longest length, and a key that is longer could not be settled.
     let (columns, condition) = match &writer.layout.state {
         State::Timestamp { .. } => {
             let failed = format!("{} AND {} > 0", writer.unpublished(""), writer.attempts(""));
-            (columns(writer.order("")), failed)
+            (writer.order(""), failed)
         }
         // Claims find what blocks a key on their way: see `lease.rs`.
         State::Status { .. } if writer.dialect.locks_rows => return None,
@@ -135,7 +199,7 @@ pub(crate) fn troubled_index(writer: &Writer<'_>) -> Option<Index> {
                 Some(_) => is_one_of(&column.quoted(), &[failed, publishing, dead]),
                 None => is_one_of(&column.quoted(), &[failed, dead]),
             };
-            (columns(retry_at.quoted()), condition)
+            (retry_at.quoted(), condition)
         }
         State::Flag { .. } | State::Delete | State::Append { .. } => return None,
     };
@@ -144,6 +208,34 @@ pub(crate) fn troubled_index(writer: &Writer<'_>) -> Option<Index> {
         columns,
         condition: Some(condition),
     })
+}
+
+/// The index by which dead records of a status column are found, where rows can be locked. It reads neither the status nor
+/// the time of the claim: then no claim would be a HOT update, see `docs/layouts.md`. So it holds what has failed and is not
+/// published, and is written when an attempt fails.
+pub(crate) fn dead_index(writer: &Writer<'_>) -> Option<Index> {
+    let State::Status {
+        published_at: Some(published_at),
+        ..
+    } = &writer.layout.state
+    else {
+        return None;
+    };
+    writer.layout.columns.attempts.as_ref()?;
+    (writer.dialect.locks_rows).then(|| Index {
+        name: index_name(writer, "dead"),
+        columns: writer.order(""),
+        condition: Some(format!(
+            "{} IS NULL AND {} > 0",
+            published_at.quoted(),
+            writer.attempts("")
+        )),
+    })
+}
+
+/// The name of the constraint that lets dead records be looked for among those that have failed.
+pub(crate) fn dead_check(outbox: &TableName) -> Identifier {
+    suffixed(&outbox.name, "_postrider_dead_was_tried")
 }
 
 /// An index on the outbox.

@@ -1,8 +1,9 @@
 SELECT o."id" AS c0, o."event_type" AS c1, o."topic" AS c2, o."data" AS c3, o."attributes" AS c4, o."created_at" AS c5
 FROM "outbox" AS o
 WHERE o."published" = false
-AND o."id" NOT IN (
-  SELECT t.record_id::bigint FROM "postrider_troubles" AS t WHERE t.outbox = $3 AND (t.dead OR t.next_attempt_at > now()))
+AND hashtextextended(o."id"::text COLLATE "C", 1) NOT IN (
+  SELECT hashtextextended(v.x COLLATE "C", 1) FROM unnest($4::text[]) AS v(x)
+  UNION ALL SELECT t.id_token FROM "postrider_troubles" AS t WHERE t.outbox = $3 AND (t.dead OR t.next_attempt_at > now()))
 ORDER BY o."id"
 LIMIT $1
-FOR UPDATE OF o SKIP LOCKED
+FOR NO KEY UPDATE OF o SKIP LOCKED

@@ -1,3 +1,3 @@
-SELECT count(*) AS pending, (extract(epoch FROM clock_timestamp() - min(o."created_at"::timestamptz)) * 1000000)::int8 AS oldest,
+SELECT count(*) AS pending, CASE WHEN min(o."created_at"::timestamptz) IS NOT NULL THEN (extract(epoch FROM clock_timestamp() - least(greatest(min(o."created_at"::timestamptz), '0001-01-01 00:00:00+00'), clock_timestamp())) * 1000000)::int8 END AS oldest,
 (SELECT count(*) FROM "outbox_events" AS b WHERE true AND b."published_at" IS NULL AND b."attempt_count" > 0 AND b."attempt_count" >= 25) AS dead
 FROM "outbox_events" AS o WHERE o."published_at" IS NULL AND o."attempt_count" < 25

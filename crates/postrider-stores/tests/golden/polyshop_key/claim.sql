@@ -2,10 +2,10 @@ SELECT o."id" AS c0, o."event_type" AS c1, o."aggregate_id" AS c2, o."version" A
 FROM "outbox_events" AS o
 WHERE o."processed" = false
 AND ($2::int4[] IS NULL OR (hashtext(coalesce(o."aggregate_id"::text, o."id"::text)) & 2147483647) % 32 = ANY($2::int4[]))
-AND o."id" NOT IN (
-  SELECT t.record_id::uuid FROM "postrider_troubles" AS t WHERE t.outbox = $3 AND (NOT t.dead AND t.next_attempt_at > now()))
-AND (o."aggregate_id" IS NULL OR o."aggregate_id" NOT IN (
-  SELECT b."aggregate_id" FROM "postrider_troubles" AS t JOIN "outbox_events" AS b ON b."id" = t.record_id::uuid WHERE t.outbox = $3 AND b."aggregate_id" IS NOT NULL AND (NOT t.dead AND t.next_attempt_at > now() AND b."processed" = false OR t.dead AND b."processed" = true AND b."error_message" IS NOT NULL)))
+AND coalesce(hashtextextended(o."aggregate_id"::text COLLATE "C", 0), hashtextextended(o."id"::text COLLATE "C", 1)) NOT IN (
+  SELECT hashtextextended(v.x COLLATE "C", 1) FROM unnest($4::text[]) AS v(x)
+  UNION ALL SELECT hashtextextended(v.x COLLATE "C", 0) FROM unnest($5::text[]) AS v(x)
+  UNION ALL SELECT coalesce(t.key_token, t.id_token) FROM "postrider_troubles" AS t WHERE t.outbox = $3 AND (t.dead OR t.next_attempt_at > now()))
 ORDER BY o."created_at", o."id"
 LIMIT $1
-FOR UPDATE OF o
+FOR NO KEY UPDATE OF o

@@ -1,18 +1,20 @@
 WITH head AS MATERIALIZED (
-SELECT o."id", o."key", o."status", o."next_attempt_at", o."last_attempt_at", o."created_at"
+SELECT o."id", o."status", o."next_attempt_at", o."last_attempt_at", o."created_at", coalesce(hashtextextended(o."key"::text COLLATE "C", 0), hashtextextended(o."id"::text COLLATE "C", 1)) AS token
 FROM "outbox" AS o
 WHERE o."published_at" IS NULL
 AND ($2::int4[] IS NULL OR (hashtext(coalesce(o."key"::text, o."id"::text)) & 2147483647) % 32 = ANY($2::int4[]))
 ORDER BY o."created_at", o."id"
-LIMIT $3)
+LIMIT $7)
 UPDATE "outbox" AS o SET "status" = 'publishing', "last_attempt_at" = now()
 WHERE o."id" = ANY(ARRAY(
 SELECT c."id"
 FROM head AS c
 WHERE (c."status" IN ('pending', 'failed') AND (c."next_attempt_at" IS NULL OR c."next_attempt_at" <= now() OR c."status" = 'pending' AND c."next_attempt_at" <= c."created_at")
   OR c."status" = 'publishing' AND NOT (c."last_attempt_at" IS NOT NULL AND c."last_attempt_at" >= now() + -60000000 * interval '1 microsecond'))
-AND (c."key" IS NULL OR c."key" NOT IN (
-  SELECT b."key" FROM head AS b WHERE b."key" IS NOT NULL AND (b."status" = 'publishing' AND b."last_attempt_at" IS NOT NULL AND b."last_attempt_at" >= now() + -60000000 * interval '1 microsecond' OR b."status" = 'failed' AND b."next_attempt_at" > now() OR b."status" = 'dead_lettered')))
+AND c.token NOT IN (
+  SELECT b.token FROM head AS b WHERE (b."status" = 'publishing' AND b."last_attempt_at" IS NOT NULL AND b."last_attempt_at" >= now() + -60000000 * interval '1 microsecond' OR b."status" = 'failed' AND b."next_attempt_at" > now() OR b."status" = 'dead_lettered')
+  UNION ALL SELECT hashtextextended(v.x COLLATE "C", 1) FROM unnest($4::text[]) AS v(x)
+  UNION ALL SELECT hashtextextended(v.x COLLATE "C", 0) FROM unnest($5::text[]) AS v(x))
 ORDER BY c."created_at", c."id"
 LIMIT $1
 ))

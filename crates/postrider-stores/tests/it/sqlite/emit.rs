@@ -14,6 +14,7 @@ use crate::world::layout;
 const PRESETS: [&str; 5] = ["packfinderz", "talkie", "polyshop", "gopipe", "debezium"];
 const WANT: Want = Want {
     limit: 100,
+    bytes: usize::MAX,
     share: Share::ALL,
 };
 

@@ -14,6 +14,7 @@ use crate::world::layout;
 
 const WANT: Want = Want {
     limit: 10,
+    bytes: usize::MAX,
     share: Share::ALL,
 };
 

@@ -5,4 +5,5 @@ mod conformance;
 mod emit;
 mod faults;
 mod inbox;
+mod poison;
 mod world;

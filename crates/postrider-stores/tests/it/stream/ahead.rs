@@ -10,6 +10,7 @@ use crate::world::{World, world};
 /// Fewer than there are, so that there is always something to read ahead.
 const FEW: Want = Want {
     limit: 4,
+    bytes: usize::MAX,
     share: Share::ALL,
 };
 

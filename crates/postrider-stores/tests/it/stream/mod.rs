@@ -13,6 +13,7 @@ use postrider_stores::postgres::PostgresStore;
 
 const ALL: Want = Want {
     limit: 100,
+    bytes: usize::MAX,
     share: Share::ALL,
 };
 

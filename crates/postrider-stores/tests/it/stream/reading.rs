@@ -104,6 +104,7 @@ async fn a_long_transaction_is_read_in_parts() {
     loop {
         let few = Want {
             limit: 4,
+            bytes: usize::MAX,
             share: Share::ALL,
         };
         let Some(claim) = store.claim(few).await.unwrap() else {

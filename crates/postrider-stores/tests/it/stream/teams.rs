@@ -24,7 +24,14 @@ async fn filled() -> World {
 
 async fn claim(store: &PostgresStore, share: Share) -> Option<Box<dyn Claim>> {
     let limit = LIMIT;
-    store.claim(Want { limit, share }).await.unwrap()
+    store
+        .claim(Want {
+            limit,
+            bytes: usize::MAX,
+            share,
+        })
+        .await
+        .unwrap()
 }
 
 async fn publish(store: &PostgresStore, share: Share) -> Option<Vec<(String, i64)>> {
@@ -249,6 +256,7 @@ async fn another_number_of_groups_is_noticed() {
     let refused = store
         .claim(Want {
             limit: LIMIT,
+            bytes: usize::MAX,
             share: Share::ALL,
         })
         .await;

@@ -132,7 +132,7 @@ pub async fn an_unknown_topic_fails_its_own_messages_only(world: impl PublisherW
     batch.insert(2, numbered(&unknown, "a", 0));
     let outcomes = publisher.publish(&batch, DEADLINE).await;
     assert!(
-        matches!(outcomes[2], Err(PublishError::UnknownTopic { .. })),
+        matches!(outcomes[2], Err(PublishError::PartUnavailable { .. })),
         "{:?}",
         outcomes[2]
     );

@@ -136,6 +136,7 @@ macro_rules! store_conformance {
         a_released_record_is_as_if_it_had_never_been_claimed
         what_a_claim_went_on_from_is_published_whatever_becomes_of_the_rest
         a_failed_record_waits_for_its_time
+        a_record_that_waits_without_an_attempt_is_left_out_until_its_time
         attempts_add_up_over_claims
         every_fate_of_a_claim_is_written
         fates_must_match_the_records
@@ -173,6 +174,7 @@ macro_rules! store_conformance {
     (@suite order, $world:expr) => { $crate::store_conformance!(@cases order, $world,
         a_key_is_never_in_two_claims
         a_waiting_record_holds_back_its_own_key_only
+        a_record_that_waits_without_an_attempt_holds_back_its_own_key_only
         a_dead_record_parks_its_own_key_only
         a_skipped_dead_record_lets_its_key_go_on
         resending_sets_a_parked_key_free_in_order
@@ -224,6 +226,7 @@ async fn insert_all(world: &dyn StoreWorld, keys: &[&str]) -> Vec<RecordId> {
 fn want(limit: u32) -> Want {
     Want {
         limit,
+        bytes: usize::MAX,
         share: Share::ALL,
     }
 }

@@ -45,6 +45,23 @@ pub async fn a_waiting_record_holds_back_its_own_key_only(world: &dyn StoreWorld
     assert_eq!(ids(&*claim_soon(&*store, 10).await), inserted[3..]);
 }
 
+/// As for a part of the broker that takes no writes.
+pub async fn a_record_that_waits_without_an_attempt_holds_back_its_own_key_only(
+    world: &dyn StoreWorld,
+) {
+    let inserted = insert_all(world, &["a", "a", "b"]).await;
+    let store = world.relay(Settings::default());
+    let claim = claim_now(&*store, 10).await;
+    let waits = Fate::Retry {
+        attempts: 0,
+        after: LATER,
+        error: "topic orders takes no writes".into(),
+    };
+    let fates = [waits, Fate::Released, Fate::Released];
+    claim.settle(&fates).await.unwrap();
+    assert_eq!(ids(&*claim_soon(&*store, 10).await), inserted[2..]);
+}
+
 pub async fn a_dead_record_parks_its_own_key_only(world: &dyn StoreWorld) {
     let inserted = insert_all(world, &["a", "a", "b", "b"]).await;
     kill_first(world, Settings::default()).await;
@@ -125,7 +142,11 @@ pub async fn shares_split_the_keys_and_leave_none_out(world: &dyn StoreWorld) {
         let share = Share { index, of: 3 };
         let store = world.relay(Settings::default());
         let claim = store
-            .claim(Want { limit: 100, share })
+            .claim(Want {
+                limit: 100,
+                bytes: usize::MAX,
+                share,
+            })
             .await
             .unwrap()
             .expect("its part of the keys");
@@ -195,6 +216,7 @@ async fn faulty_relay(world: &dyn StoreWorld, settings: Settings, log: &Log, wri
         let claimed = store
             .claim(Want {
                 limit: fastrand::u32(1..20),
+                bytes: usize::MAX,
                 share,
             })
             .await

@@ -111,6 +111,36 @@ pub async fn a_failed_record_waits_for_its_time(world: &dyn StoreWorld) {
     assert_eq!(again.records()[0].attempts, 1);
 }
 
+/// As for a part of the broker that takes no writes.
+pub async fn a_record_that_waits_without_an_attempt_is_left_out_until_its_time(
+    world: &dyn StoreWorld,
+) {
+    let inserted = insert_all(world, &["a", "b"]).await;
+    let store = world.relay(Settings::default());
+    let waits = |after| Fate::Retry {
+        attempts: 0,
+        after,
+        error: "topic orders takes no writes".into(),
+    };
+    let wait = Duration::from_millis(300);
+    let first = claim_now(&*store, 10).await;
+    let failed_at = Instant::now();
+    first.settle(&[waits(wait), Fate::Released]).await.unwrap();
+    let second = claim_now(&*store, 1).await;
+    assert_eq!(
+        ids(&*second),
+        inserted[1..],
+        "the first stands in nobody's way"
+    );
+    settle(second, |_| Fate::Published).await;
+    let again = claim_soon(&*store, 10).await;
+    assert!(failed_at.elapsed() >= wait);
+    assert_eq!(
+        (ids(&*again), again.records()[0].attempts),
+        (inserted[..1].to_vec(), 0)
+    );
+}
+
 pub async fn attempts_add_up_over_claims(world: &dyn StoreWorld) {
     let inserted = insert_all(world, &["a"]).await;
     let store = world.relay(Settings {

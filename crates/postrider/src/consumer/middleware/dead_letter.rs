@@ -6,13 +6,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use postrider_core::{
-    Failure, Handled, HandlerError, Header, Message, ParkedKeys, PublishError, Publisher,
+    EventId, Failure, Handled, HandlerError, Header, Message, ParkedKeys, PublishError, Publisher,
     Timestamp, Topic, text,
 };
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::consumer::{Context, Middleware, Next};
+use crate::lines::{cut, cut_some};
 
 /// How long the broker may take for a dead letter.
 const PUBLISH_DEADLINE: Duration = Duration::from_secs(10);
@@ -147,8 +148,8 @@ impl DeadLetter {
             Ok(()) => {
                 tracing::error!(
                     target: "postrider::event",
-                    consumer = ctx.consumer(), event_id = ctx.event_id().map(tracing::field::display),
-                    topic = %message.topic, position = ctx.position(), error, "dead-lettered"
+                    consumer = ctx.consumer(), event_id = cut_some(ctx.event_id().map(EventId::as_str)).as_deref(),
+                    topic = &*cut(message.topic.as_str()), position = ctx.position(), error, "dead-lettered"
                 );
                 Ok(Handled::DeadLettered)
             }

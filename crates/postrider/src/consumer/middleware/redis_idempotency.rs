@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use crate::consumer::{Context, Middleware, Next};
 use crate::failpoints;
+use crate::lines::cut;
 
 /// Reserves the event, keeps the reservation while the rest of the chain runs, and marks it done after success.
 ///
@@ -85,7 +86,7 @@ impl Middleware for RedisIdempotency {
                 ));
             }
             Err(error) if self.while_down == WhileDown::Handle => {
-                tracing::warn!(%event_id, reason = %error, "handled without idempotency");
+                tracing::warn!(event_id = &*cut(event_id.as_str()), reason = %error, "handled without idempotency");
                 return next.run(ctx).await;
             }
             // Whatever is wrong with the store is no fault of the event.
@@ -174,7 +175,9 @@ impl Ours<'_> {
             }
         };
         tracing::warn!(
-            consumer = self.consumer, event_id = %self.event_id, problem,
+            consumer = self.consumer,
+            event_id = &*cut(self.event_id.as_str()),
+            problem,
             "an applied event could not be marked as done; a duplicate of it would be applied again"
         );
     }
@@ -186,7 +189,7 @@ impl Ours<'_> {
             .release(self.consumer, self.event_id, &self.owner)
             .await
         {
-            tracing::debug!(event_id = %self.event_id, reason = %error, "reservation not released");
+            tracing::debug!(event_id = &*cut(self.event_id.as_str()), reason = %error, "reservation not released");
         }
     }
 

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postrider_core::{Backoff, Handled, HandlerError};
+use postrider_core::{Backoff, EventId, Handled, HandlerError};
 
 use crate::consumer::{Context, Middleware, Next};
+use crate::lines::cut_some;
 
 /// Repeats the rest of the chain after a temporary error, with growing waits, a bounded number of times. What
 /// is left then is given back by `Ack`, or dead-lettered where `DeadLetter` says so. The key waits meanwhile,
@@ -52,7 +53,7 @@ impl Middleware for Retry {
             let error = HandlerError::Temporary(error);
             tracing::info!(
                 target: "postrider::event",
-                consumer = ctx.consumer(), event_id = ctx.event_id().map(tracing::field::display),
+                consumer = ctx.consumer(), event_id = cut_some(ctx.event_id().map(EventId::as_str)).as_deref(),
                 position = ctx.position(), tried, ?wait, %error, "failed, is tried again"
             );
             ctx.metrics().retried();

@@ -17,11 +17,14 @@ impl StreamWriter<'_> {
             } else {
                 "NOT b.dead AND"
             };
+            let (blocking, blocked) = (super::of("b", key), super::of("o", key));
+            let token = self.writer.dialect.key_token;
             conditions.push(format!(
-                "NOT EXISTS (SELECT FROM {} AS b WHERE {} = {} AND {} < {} AND ({dead} b.next_attempt_at > {now}))",
+                "NOT EXISTS (SELECT FROM {} AS b WHERE {} = {} AND {blocking} = {blocked} \
+                 AND {} < {} AND ({dead} b.next_attempt_at > {now}))",
                 self.troubles(),
-                super::of("b", key),
-                super::of("o", key),
+                token(&blocking),
+                token(&blocked),
                 self.position("b"),
                 self.position("o"),
             ));
@@ -42,9 +45,14 @@ impl StreamWriter<'_> {
         };
         let alive = if self.parks() { "" } else { " AND NOT o.dead" };
         let key = super::of("o", key);
+        // The index has tokens only.
+        let token = self.writer.dialect.key_token;
         format!(
-            "SELECT {key}::text, count(*) FROM {} AS o WHERE {key} = ANY($1::text[]){alive} GROUP BY 1",
+            "SELECT {key}::text, count(*) FROM {} AS o WHERE {} = ANY(ARRAY(SELECT {} FROM unnest($1::text[]) AS v(x)))\n\
+             AND {key} = ANY($1::text[]){alive} GROUP BY 1",
             self.troubles(),
+            token(&key),
+            token("v.x"),
         )
     }
 }

@@ -1,13 +1,18 @@
 //! Whether the columns that a layout names are there, hold what they should, and may be used.
 
+mod id;
+mod order;
+
 use postrider_core::layout::{Identifier, State};
 use postrider_core::{Finding, Layout, Level, StoreError};
 
 use crate::options::Options;
 use crate::sql::dialect::Dialect;
-use crate::sql::statement::{audit_table, troubles_table};
-use crate::sql::table::{Beside, Column, Kind, Table};
+use crate::sql::statement::{audit_table, dead_check, troubles_table};
+use crate::sql::table::{Beside, Column, Kind, Table, is_shown_as};
 use crate::sql::{AUDIT, TROUBLES};
+
+pub(crate) use id::without_id;
 
 const ANY: &[Kind] = &[];
 
@@ -71,7 +76,10 @@ pub(crate) fn findings(
         .filter_map(|needed| unfit(layout, dialect, table, needed))
         .collect();
     if findings.is_empty() {
+        findings.extend(id::findings(layout, dialect, table));
+        findings.extend(order::findings(layout, dialect, table));
         findings.extend(status_words(layout, table));
+        findings.extend(checked(layout, table, &needed));
         findings.extend(privileges(layout, table, &needed));
         findings.extend(troubles(layout, table));
         findings.extend(audit(layout, table));
@@ -248,6 +256,40 @@ fn status_words(layout: &Layout, table: &Table) -> Vec<Finding> {
             Finding::new(Level::Error, column.as_str(), message)
         })
         .collect()
+}
+
+/// Conditions that may refuse what the relay writes. The table's own conditions on states are what its words are for; those
+/// on what a failure leaves are met only when something fails.
+fn checked(layout: &Layout, table: &Table, needed: &[Needed<'_>]) -> Vec<Finding> {
+    let written = needed.iter().filter(|needed| needed.written);
+    let found = written.filter_map(|needed| {
+        let column = table.column(needed.column)?;
+        let details = &column.details;
+        let of_failures = [&layout.columns.attempts, &layout.columns.last_error];
+        let of_failures = of_failures.into_iter().flatten().any(|name| name == needed.column);
+        // What `init` has made takes all that a failure leaves.
+        let own = dead_check(&layout.table);
+        let foreign_checks = details.table_checks.iter();
+        let foreign_checks: Vec<&str> = foreign_checks
+            .map(String::as_str)
+            .filter(|check| !is_shown_as(&own, check))
+            .collect();
+        let named = if !details.domain_checks.is_empty() {
+            format!("domain {} has a CHECK, which", details.domain_checks.join(", "))
+        } else if of_failures && !foreign_checks.is_empty() {
+            format!("CHECK {}", foreign_checks.join(", "))
+        } else {
+            return None;
+        };
+        let message = format!(
+            "{named} may refuse what is written to column {} (as {})",
+            column.name, needed.role
+        );
+        let remedy = "see that it takes attempts up to `max_attempts`, errors of up to 1,024 bytes and every word of the layout; \
+                      a failure that it refuses cannot be written down, and the record is tried again";
+        Some(Finding::new(Level::Note, column.name.as_str(), message).remedy(remedy))
+    });
+    found.collect()
 }
 
 fn privileges(layout: &Layout, table: &Table, needed: &[Needed<'_>]) -> Vec<Finding> {
