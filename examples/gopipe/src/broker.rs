@@ -61,15 +61,18 @@ impl Broker {
         }
     }
 
-    pub fn subscribe(&self, group: &str, topic: &str) -> anyhow::Result<Arc<dyn Subscription>> {
+    /// What consumers of this name read of the topic together. Groups are of one topic, so that those who read another
+    /// have nothing to do with it.
+    pub fn subscribe(&self, name: &str, topic: &str) -> anyhow::Result<Arc<dyn Subscription>> {
+        let group = format!("{name}.{topic}");
         Ok(match self {
             Self::Memory(broker) => Arc::new(broker.subscribe(
-                group,
+                &group,
                 &[Topic::from(topic)],
                 &MemorySubscriptionConfig::default(),
             )),
             Self::Kafka(config, _) => {
-                let config = KafkaSubscriptionConfig::at(config, group, [topic]);
+                let config = KafkaSubscriptionConfig::at(config, &group, [topic]);
                 Arc::new(KafkaSubscription::new(config)?)
             }
         })

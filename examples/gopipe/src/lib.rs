@@ -9,8 +9,8 @@ mod outbox;
 mod publisher;
 mod router;
 
-pub use cleanup::{CleanupConfig, start_cleanup};
+pub use cleanup::{Cleaned, CleanupConfig, start_cleanup};
 pub use inbox::{InboxConfig, inbox_schema, init_inbox};
 pub use outbox::{OutboxConfig, init_outbox, outbox_schema};
-pub use publisher::OutboxPublisherConfig;
+pub use publisher::{OutboxPublisherConfig, init_publisher, pipe, publisher_schema};
 pub use router::router;

@@ -8,12 +8,13 @@ use example_gopipe::broker::Broker;
 use example_gopipe::orders::{self, COMMANDS, EVENTS, PlaceOrder, place_order};
 use example_gopipe::{
     CleanupConfig, InboxConfig, OutboxConfig, OutboxPublisherConfig, init_inbox, init_outbox,
-    router, start_cleanup,
+    init_publisher, pipe, router, start_cleanup,
 };
 use postrider::brokers::memory::MemoryBroker;
 use postrider::consumer::{Consumer, Context, Middleware, Next, raw};
+use postrider::core::layout::TableName;
 use postrider::core::{Event, Handled, HandlerError};
-use postrider::stores::postgres::{self, Tx};
+use postrider::stores::postgres::{self, PgPool, Tx};
 use postrider::{Metrics, Relay};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -35,6 +36,28 @@ struct Cli {
     /// Where events go
     #[arg(long, default_value = EVENTS)]
     events: String,
+    #[arg(long, default_value = "processed_messages", value_parser = table)]
+    inbox_table: TableName,
+    #[arg(long, default_value = "outbox", value_parser = table)]
+    outbox_table: TableName,
+    /// How rows reach the broker
+    #[arg(long, default_value = "relay")]
+    publish: Publish,
+    /// Create the tables and end
+    #[arg(long)]
+    init: bool,
+}
+
+fn table(name: &str) -> Result<TableName, String> {
+    name.to_owned().try_into()
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Publish {
+    /// In batches
+    Relay,
+    /// As a stream of messages, each of which is acknowledged
+    Source,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -76,11 +99,16 @@ async fn process_orders(cli: Cli, shutdown: CancellationToken) -> anyhow::Result
     };
 
     // Schemas, once, at startup.
-    let inbox = InboxConfig::new("order-service");
-    let outbox = OutboxConfig::new(&cli.events)?;
+    let mut inbox = InboxConfig::new("order-service");
+    inbox.table = cli.inbox_table.clone();
+    let outbox = OutboxConfig::new(&cli.events)?.table(cli.outbox_table.clone());
     init_inbox(&pool, &inbox).await?;
     init_outbox(&pool, &outbox).await?;
+    init_publisher(&pool, &outbox).await?;
     orders::init(&pool).await?;
+    if cli.init {
+        return Ok(());
+    }
     broker.create_topics(&[&cli.commands, &cli.events]).await?;
 
     // The router with the full stack of middlewares.
@@ -88,32 +116,57 @@ async fn process_orders(cli: Cli, shutdown: CancellationToken) -> anyhow::Result
     let service = Consumer::builder("order-service", commands).with(Narrate);
     let service = router(service, &pool, &inbox, &outbox).handle(place_order);
 
-    // Somebody who reads the events. It has an inbox of its own in the same table.
-    let mailer = InboxConfig::new("mailer");
+    // Somebody who reads the events. It has entries of its own in the same inbox.
+    let mut mailer = inbox.clone();
+    mailer.subscriber = "mailer".into();
     let events = broker.subscribe("mailer", &cli.events)?;
     let reader = router(Consumer::builder("mailer", events), &pool, &mailer, &outbox);
     let reader = reader.handle(raw(print));
 
-    let publisher = OutboxPublisherConfig::default();
-    let metrics = Metrics::new();
-    let publisher = publisher.publisher(pool.clone(), &outbox, broker.publisher(), &metrics);
-    let cleanup = CleanupConfig::default();
-    let cleanup = start_cleanup(pool.clone(), &inbox, &outbox, cleanup, shutdown.clone());
+    // Clean-up, a task per table.
+    let clean = |config| start_cleanup(pool.clone(), config, shutdown.clone());
+    let inbox_cleanup = clean(CleanupConfig::inbox(&inbox));
+    let outbox_cleanup = clean(CleanupConfig::outbox(&outbox));
 
     println!("ready: type a message id, an item and a quantity, for example: abc-123 lamp 3");
-    let (ended, _, _) = tokio::join!(
+    let publisher = publish(cli.publish, &pool, &outbox, &broker, shutdown.clone());
+    let (ended, _, _, _) = tokio::join!(
         run_all(service, reader, publisher, &shutdown),
-        cleanup,
+        inbox_cleanup,
+        outbox_cleanup,
         take_orders(&broker, &cli.commands, &shutdown),
     );
     ended
+}
+
+/// The outbox publisher, in either of its forms.
+async fn publish(
+    how: Publish,
+    pool: &PgPool,
+    outbox: &OutboxConfig,
+    broker: &Broker,
+    shutdown: CancellationToken,
+) -> anyhow::Result<()> {
+    let (config, metrics) = (OutboxPublisherConfig::default(), Metrics::new());
+    match how {
+        Publish::Relay => {
+            let relay: Relay = config.publisher(pool.clone(), outbox, broker.publisher(), &metrics);
+            Ok(relay.run(shutdown).await?)
+        }
+        Publish::Source => {
+            let (source, messages) = config.source(pool.clone(), outbox, &metrics);
+            let (ended, ()) =
+                tokio::join!(source.run(shutdown), pipe(messages, broker.publisher()));
+            Ok(ended?)
+        }
+    }
 }
 
 /// Until all have stopped; if one ends, so do the others.
 async fn run_all(
     service: Consumer,
     reader: Consumer,
-    publisher: Relay,
+    publisher: impl Future<Output = anyhow::Result<()>>,
     shutdown: &CancellationToken,
 ) -> anyhow::Result<()> {
     let stopping = || shutdown.clone().drop_guard();
@@ -127,12 +180,12 @@ async fn run_all(
     };
     let publisher = async {
         let _stop = stopping();
-        publisher.run(shutdown.clone()).await
+        publisher.await
     };
     let (service, reader, publisher) = tokio::join!(service, reader, publisher);
     service?;
     reader?;
-    Ok(publisher?)
+    publisher
 }
 
 /// Sends what is typed, until `shutdown`; the end of the input ends nothing.

@@ -32,8 +32,17 @@ impl EventPayload for OrderPlaced {
     const EVENT_TYPE: &'static str = "order-placed";
 }
 
+/// Two processes that create a table at once collide in the catalogue, whatever `IF NOT EXISTS` says: then it is there.
 pub async fn init(pool: &PgPool) -> Result<(), sqlx::Error> {
-    sqlx::query(SCHEMA).execute(pool).await.map(drop)
+    let made = sqlx::query(SCHEMA).execute(pool).await;
+    match made {
+        Err(sqlx::Error::Database(error))
+            if matches!(error.code().as_deref(), Some("23505" | "42P07")) =>
+        {
+            Ok(())
+        }
+        made => made.map(drop),
+    }
 }
 
 pub async fn place_order(

@@ -3,12 +3,7 @@
 use postrider::consumer::middleware::CaptureOutbox;
 use postrider::core::layout::TableName;
 use postrider::core::{Layout, LayoutError, StoreError};
-use postrider::stores::postgres::{self, InitOptions, Outbox, PgPool};
-
-const INIT: InitOptions = InitOptions {
-    claim_index: true,
-    notify: false,
-};
+use postrider::stores::postgres::{self, Outbox, PgPool};
 
 /// Which outbox, and where its events go.
 #[derive(Debug, Clone)]
@@ -44,11 +39,11 @@ impl OutboxConfig {
 
 /// What [`init_outbox`] runs, for those who manage schemas with a tool of their own.
 pub fn outbox_schema(config: &OutboxConfig) -> Vec<String> {
-    postgres::ddl(&config.layout, &INIT)
+    postgres::table_ddl(&config.layout)
 }
 
-/// Creates the table, its index of unpublished rows, the table of failed ones, and the plan's own `processed_messages`
-/// beside them, where they are missing. May run any number of times, in any number of processes at once.
+/// Creates the table and its indexes where it is missing, and nothing else. May run any number of times, in any number of
+/// processes at once.
 pub async fn init_outbox(pool: &PgPool, config: &OutboxConfig) -> Result<(), StoreError> {
-    postgres::init(pool, &config.layout, &INIT).await
+    postgres::init_table(pool, &config.layout).await
 }

@@ -2,6 +2,7 @@
 //! the outbox.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use postrider::Consumer;
@@ -9,20 +10,23 @@ use postrider::Metrics;
 use postrider::brokers::pubsub::{PubSubSubscription, PubSubSubscriptionConfig};
 use postrider::consumer::middleware::{Ack, RedisIdempotency, Retry, Trace, Transaction};
 use postrider::consumer::{Context, Handlers};
-use postrider::core::{Event, EventPayload as _, HandlerError, Ordering};
+use postrider::core::{Event, HandlerError, Ordering};
 use postrider::stores::postgres::{self, PgTransactions, Tx};
 use postrider::stores::redis;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::catalogue::EventType;
 use crate::payloads::{LicenseStatus, LicenseStatusChanged};
-use crate::registry::Registry;
 use crate::{endpoints, settings};
 
 /// Part of the Redis keys, so it must stay the same.
 pub const CONSUMER: &str = "compliance";
 /// One per worker, and one to spare.
 const CONNECTIONS: u32 = 9;
+/// An event that is in another's hands is asked for again after so long. Each time counts as a delivery towards the
+/// subscription's dead-letter policy, and a consumer that was killed keeps its events for half a minute.
+const DEFERRED: Duration = Duration::from_secs(2);
 
 /// Runs until told to stop.
 pub async fn run(settings: settings::Consumer, shutdown: CancellationToken) -> anyhow::Result<()> {
@@ -42,22 +46,26 @@ fn consumer(settings: &settings::Consumer, metrics: &Metrics) -> anyhow::Result<
     let pool = postgres::connect(&settings.database_url, CONNECTIONS)?;
     Ok(Consumer::builder(CONSUMER, Arc::new(subscription))
         .metrics(metrics)
-        .with(Ack::default())
+        .with(Ack {
+            deferred: DEFERRED,
+            ..Ack::default()
+        })
         .with(Trace)
         .with(Retry::default())
         .with(RedisIdempotency::new(store).ttl(settings.idempotency_ttl))
         .with(Transaction::new(PgTransactions::new(pool)))
-        .handle(handlers(&Registry::load()?)))
+        .handle(handlers()))
 }
 
-/// Every other event of the domain topic is none of this consumer's business. One that the registry does not know is a
+/// Every other event of the domain topic is none of this consumer's business. One that the catalogue does not know is a
 /// failure, and not acknowledged.
-fn handlers(registry: &Registry) -> Handlers<Tx> {
-    let others = registry
-        .event_types()
-        .map(|(name, _)| name)
-        .filter(|name| *name != LicenseStatusChanged::EVENT_TYPE);
-    others.fold(Handlers::new().on(notify), Handlers::ignore)
+fn handlers() -> Handlers<Tx> {
+    let others = EventType::ALL
+        .iter()
+        .filter(|of| **of != EventType::LicenseStatusChanged);
+    others.fold(Handlers::new().on(notify), |handlers, other| {
+        handlers.ignore(other.label())
+    })
 }
 
 /// Writes one notification, in the transaction of the delivery.

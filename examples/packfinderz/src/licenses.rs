@@ -1,12 +1,11 @@
 //! Licenses. Every change of a status emits `license_status_changed` in the transaction that makes it.
 
-use postrider::core::{Event, Routes};
+use postrider::core::{Event, Layout, Routes};
 use postrider::stores::EmitError;
 use postrider::stores::postgres::{Outbox, PgConnection, PgPool};
 use uuid::Uuid;
 
 use crate::payloads::{LicenseStatus, LicenseStatusChanged};
-use crate::schema;
 
 /// The domain service.
 #[derive(Clone)]
@@ -34,7 +33,7 @@ impl Licenses {
     pub fn new(pool: PgPool, registry: Routes) -> anyhow::Result<Self> {
         Ok(Self {
             pool,
-            outbox: Outbox::new(schema::outbox()?).with_routes(registry),
+            outbox: Outbox::new(Layout::preset("packfinderz")?).with_routes(registry),
         })
     }
 

@@ -7,22 +7,21 @@ use std::time::Duration;
 use anyhow::Context as _;
 use postrider::brokers::pubsub::{PubSubConfig, PubSubPublisher};
 use postrider::core::{Backoff, Layout, OnDead, RetryPolicy, Router};
-use postrider::relay::{Cleanup, Config};
+use postrider::relay::Config;
 use postrider::stores::postgres::{self, Options, PostgresStore};
 use postrider::{Metrics, Relay};
 use tokio_util::sync::CancellationToken;
 
+use crate::endpoints;
 use crate::registry::Registry;
 use crate::settings::Publisher;
-use crate::{endpoints, schema};
 
 /// One claim at a time, as PackFinderz describes it; run more publishers for more.
 const CLAIMS: u32 = 1;
-/// The claim's, and one each for cleanup, backlog and readiness.
-const CONNECTIONS: u32 = CLAIMS + 3;
+/// The claim's, and one each for backlog and readiness.
+const CONNECTIONS: u32 = CLAIMS + 2;
 /// No wait after an error is longer.
 const BACKOFF_MAX: Duration = Duration::from_secs(10);
-const CLEANUP_EVERY: Duration = Duration::from_secs(60);
 
 /// Runs until told to stop.
 pub async fn run(settings: Publisher, shutdown: CancellationToken) -> anyhow::Result<()> {
@@ -42,7 +41,7 @@ pub async fn run(settings: Publisher, shutdown: CancellationToken) -> anyhow::Re
 }
 
 fn relay(settings: &Publisher, metrics: &Metrics) -> anyhow::Result<Relay> {
-    let layout = schema::outbox()?;
+    let layout = Layout::preset("packfinderz")?;
     let routes = Registry::load()?.routes(&settings.domain_topic)?;
     let router = Router::new(&layout, routes, None);
     let config = config(settings, &layout);
@@ -80,11 +79,8 @@ fn config(settings: &Publisher, layout: &Layout) -> Config {
             // An outage of Pub/Sub is no fault of the rows.
             count_outages: false,
         },
-        cleanup: layout.defaults.keep().map(|keep| Cleanup {
-            keep,
-            every: CLEANUP_EVERY,
-            ..Cleanup::default()
-        }),
+        // Another program's: this one has no right to delete.
+        cleanup: None,
         ..Config::default()
     }
 }

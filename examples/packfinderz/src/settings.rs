@@ -73,6 +73,11 @@ pub struct Consumer {
     pub health_listen: SocketAddr,
 }
 
+/// `outbox-cleanup`.
+pub struct Cleanup {
+    pub database_url: String,
+}
+
 /// `api`.
 pub struct Api {
     pub database_url: String,
@@ -103,6 +108,14 @@ impl Consumer {
             domain_subscription: needed(variables, DOMAIN_SUBSCRIPTION)?,
             idempotency_ttl: ttl_from_env(variables)?,
             health_listen: address(variables, HEALTH_LISTEN, DEFAULT_CONSUMER_LISTEN)?,
+        })
+    }
+}
+
+impl Cleanup {
+    pub fn read(variables: Variables<'_>) -> Result<Self, SettingError> {
+        Ok(Self {
+            database_url: needed(variables, DATABASE_URL)?,
         })
     }
 }

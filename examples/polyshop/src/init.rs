@@ -9,9 +9,12 @@ use rdkafka::client::DefaultClientContext;
 use rdkafka::types::RDKafkaErrorCode;
 use sqlx::AssertSqlSafe;
 
-use crate::events::{ORDER_PLACED, PAYMENT_SUCCEEDED};
+use crate::events::EVENTS;
 use crate::settings::Settings;
-use crate::{ANALYTICS_SERVICE, NOTIFICATION_SERVICE, ORDER_SERVICE, PAYMENT_SERVICE};
+use crate::{
+    ANALYTICS_SERVICE, AUTH_SERVICE, INVENTORY_SERVICE, NOTIFICATION_SERVICE, ORDER_SERVICE,
+    PAYMENT_SERVICE, PRODUCT_SERVICE, SEARCH_SERVICE,
+};
 
 const PARTITIONS: i32 = 3;
 const DEAD_LETTERS: &str = ".dlt";
@@ -23,39 +26,77 @@ const DEAD_LETTERS_KEPT_MS: &str = "2592000000";
 pub struct Tables {
     pub service: &'static str,
     domain: &'static str,
-    outbox: bool,
+    pub outbox: bool,
     processed_events: bool,
 }
 
-/// The services and the roles they have: producer, consumer or both.
-pub const SERVICES: [Tables; 4] = [
-    Tables {
-        service: ORDER_SERVICE,
-        domain: include_str!("../sql/order-service.sql"),
-        outbox: true,
-        processed_events: false,
-    },
-    Tables {
-        service: PAYMENT_SERVICE,
-        domain: include_str!("../sql/payment-service.sql"),
-        outbox: true,
-        processed_events: true,
-    },
-    Tables {
-        service: NOTIFICATION_SERVICE,
-        domain: include_str!("../sql/notification-service.sql"),
-        outbox: false,
-        processed_events: true,
-    },
-    Tables {
-        service: ANALYTICS_SERVICE,
-        domain: include_str!("../sql/analytics-service.sql"),
-        outbox: false,
-        processed_events: true,
-    },
+/// The services and the roles they have: producer, consumer or both. Those of auth and product only produce.
+pub const SERVICES: [Tables; 8] = [
+    Tables::of(
+        AUTH_SERVICE,
+        include_str!("../sql/auth-service.sql"),
+        true,
+        false,
+    ),
+    Tables::of(
+        PRODUCT_SERVICE,
+        include_str!("../sql/product-service.sql"),
+        true,
+        false,
+    ),
+    Tables::of(
+        INVENTORY_SERVICE,
+        include_str!("../sql/inventory-service.sql"),
+        true,
+        true,
+    ),
+    Tables::of(
+        ORDER_SERVICE,
+        include_str!("../sql/order-service.sql"),
+        true,
+        true,
+    ),
+    Tables::of(
+        PAYMENT_SERVICE,
+        include_str!("../sql/payment-service.sql"),
+        true,
+        true,
+    ),
+    Tables::of(
+        NOTIFICATION_SERVICE,
+        include_str!("../sql/notification-service.sql"),
+        true,
+        true,
+    ),
+    Tables::of(
+        SEARCH_SERVICE,
+        include_str!("../sql/search-service.sql"),
+        false,
+        true,
+    ),
+    Tables::of(
+        ANALYTICS_SERVICE,
+        include_str!("../sql/analytics-service.sql"),
+        false,
+        true,
+    ),
 ];
 
 impl Tables {
+    const fn of(
+        service: &'static str,
+        domain: &'static str,
+        outbox: bool,
+        processed_events: bool,
+    ) -> Self {
+        Self {
+            service,
+            domain,
+            outbox,
+            processed_events,
+        }
+    }
+
     /// The schema that the service's tables are in.
     pub fn schema(&self) -> String {
         self.service.replace('-', "_")
@@ -101,7 +142,7 @@ pub fn within(database_url: &str, schema: &str) -> String {
 
 /// The topics of the events, and beside each its dead-letter topic.
 pub async fn create_topics(settings: &Settings) -> anyhow::Result<()> {
-    let names = [ORDER_PLACED, PAYMENT_SUCCEEDED].map(|event_type| settings.topic(event_type));
+    let names = EVENTS.map(|(event_type, _)| settings.topic(event_type));
     let names: Vec<String> = names
         .into_iter()
         .flat_map(|name| [format!("{name}{DEAD_LETTERS}"), name])

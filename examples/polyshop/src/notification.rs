@@ -1,21 +1,21 @@
 //! notification-service: a confirmation for every order and a receipt for every payment. What was sent stands in
 //! `notifications`, under the id that the mail carries, so that sending it again after a crash can be noticed.
 
+use axum::Router;
 use postrider::consumer::{Context, Handlers};
 use postrider::core::{Event, HandlerError};
 use postrider::stores::postgres::Tx;
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
 use crate::events::{ORDER_PLACED, OrderPlaced, PAYMENT_SUCCEEDED, PaymentSucceeded};
-use crate::service::Service;
+use crate::service::{Service, database_error, uuid};
 
 pub async fn run(service: Service, shutdown: CancellationToken) -> anyhow::Result<()> {
     let handlers = Handlers::new().on(confirm).on(receipt);
     let consumer = service
         .consumer(&[ORDER_PLACED, PAYMENT_SUCCEEDED])?
         .handle(handlers);
-    Ok(consumer.run(shutdown).await?)
+    service.run(consumer, Router::new(), shutdown).await
 }
 
 async fn confirm(ctx: &mut Context<Tx>, event: Event<OrderPlaced>) -> Result<(), HandlerError> {
@@ -35,7 +35,7 @@ async fn receipt(
     notify(ctx, "receipt", event.id.as_str(), order_id, user_id).await
 }
 
-/// Writes the mail down. A real service would hand it to its provider after the commit, under the same id.
+/// Writes the mail down, under the id that it would carry. The service in Python sends it, by SMTP.
 async fn notify(
     ctx: &mut Context<Tx>,
     kind: &str,
@@ -43,9 +43,8 @@ async fn notify(
     order_id: &str,
     user_id: &str,
 ) -> Result<(), HandlerError> {
-    let event = Uuid::parse_str(event_id).map_err(HandlerError::permanent)?;
-    let order = Uuid::parse_str(order_id).map_err(HandlerError::permanent)?;
-    let notification_id = format!("{kind}:{order_id}");
+    let (event, order) = (uuid(event_id)?, uuid(order_id)?);
+    let notification_id = format!("{kind}:{order}");
     let sql = "INSERT INTO notifications (notification_id, event_id, kind, order_id, user_id) \
                VALUES ($1, $2, $3, $4, $5) ON CONFLICT (notification_id) DO NOTHING";
     sqlx::query(sql)
@@ -55,7 +54,8 @@ async fn notify(
         .bind(order)
         .bind(user_id)
         .execute(&mut **ctx.tx())
-        .await?;
+        .await
+        .map_err(database_error)?;
     tracing::info!(notification_id, "sent");
     Ok(())
 }

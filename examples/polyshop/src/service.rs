@@ -1,27 +1,31 @@
-//! What the services have in common: their database, their cluster, the chain of a consumer, the relay.
+//! What the services have in common: their database, their cluster, the chain of a consumer, how they run and stop.
 
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use postrider::brokers::kafka::{
     Compression, KafkaConfig, KafkaPublisher, KafkaSubscription, KafkaSubscriptionConfig,
 };
 use postrider::consumer::middleware::{Ack, DeadLetter, Inbox, Retry, Trace, Transaction};
 use postrider::consumer::{Builder, Config};
-use postrider::core::{Layout, Opening, Publisher, Router, Routes};
+use postrider::core::{HandlerError, Layout, Opening, Publisher};
 use postrider::stores::postgres::{
-    self, InboxLayout, Options, Outbox, PgInbox, PgParkedKeys, PgPool, PgTransactions,
-    PostgresStore, Tx,
+    self, InboxLayout, Outbox, PgInbox, PgParkedKeys, PgPool, PgTransactions, Tx,
 };
-use postrider::{Consumer, Relay, relay};
+use postrider::{Cleanup, Consumer, Metrics};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+use uuid::fmt::Hyphenated;
 
+use crate::http;
 use crate::settings::Settings;
 
 const CONNECTIONS_MAX: u32 = 16;
+/// How long a duplicate is recognised: as long as a dead letter is kept, which may be sent again.
+const PROCESSED_KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// One service's connections. They are made when they are first used.
 pub struct Service {
@@ -29,7 +33,8 @@ pub struct Service {
     pub pool: PgPool,
     pub settings: Settings,
     cluster: KafkaConfig,
-    layout: Layout,
+    inbox: PgInbox,
+    metrics: Metrics,
 }
 
 impl Service {
@@ -38,38 +43,19 @@ impl Service {
         cluster.client_id = name.into();
         // Clients in every language can read it; kafkajs, for one, knows no LZ4.
         cluster.compression = Compression::Gzip;
-        let mut layout = Layout::preset("polyshop")?;
-        layout.topic = settings
-            .topic("{event_type}")
-            .try_into()
-            .map_err(anyhow::Error::msg)?;
         Ok(Self {
             name,
             pool: postgres::connect(&settings.database_url, CONNECTIONS_MAX)?,
             settings,
             cluster,
-            layout,
+            inbox: PgInbox::new(InboxLayout::polyshop()),
+            metrics: Metrics::new(),
         })
     }
 
-    /// Writes events in the service's own transactions.
-    pub fn outbox(&self) -> Outbox {
-        Outbox::new(self.layout.clone())
-    }
-
-    /// Carries the outbox to the cluster; `wake` tells it that there is something new.
-    pub fn relay(&self, wake: Arc<Notify>) -> anyhow::Result<Relay> {
-        let router = Router::new(&self.layout, Routes::new(), Some(self.name.into()));
-        let store = PostgresStore::new(self.pool.clone(), Options::new(self.layout.clone()));
-        let config = relay::Config {
-            batch: self.layout.defaults.batch.unwrap_or(100),
-            poll_max: Duration::from_millis(500),
-            ..relay::Config::default()
-        };
-        let relay = Relay::builder(Arc::new(store), self.publisher()?, router)
-            .name(self.name)
-            .broker("kafka");
-        Ok(relay.config(config).wake(wake).build())
+    /// Writes events in the service's own transactions. `postrider relay` publishes them.
+    pub fn outbox(&self) -> anyhow::Result<Outbox> {
+        Ok(Outbox::new(Layout::preset("polyshop")?))
     }
 
     /// A consumer of these types of event, up to the handler: an event is entered in `processed_events` in the
@@ -80,6 +66,7 @@ impl Service {
         let topics = event_types.iter().map(|name| self.settings.topic(name));
         let subscription = KafkaSubscriptionConfig::at(&self.cluster, group, topics);
         let subscription = KafkaSubscription::new(subscription)?;
+        let publisher: Arc<dyn Publisher> = Arc::new(KafkaPublisher::new(self.cluster.clone())?);
         let config = Config {
             opening: Opening::Polyshop,
             ..Config::default()
@@ -87,22 +74,44 @@ impl Service {
         let parked = PgParkedKeys::new(self.pool.clone());
         let chain = Consumer::builder(self.name, Arc::new(subscription))
             .config(config)
+            .metrics(&self.metrics)
             .with(Ack::default())
             .with(Trace)
             .with(Retry::default())
-            .with(DeadLetter::new(self.publisher()?).park(parked))
+            .with(DeadLetter::new(publisher).park(parked))
             .with(Transaction::new(PgTransactions::new(self.pool.clone())))
-            .with(Inbox::new(PgInbox::new(InboxLayout::polyshop())));
+            .with(Inbox::new(self.inbox.clone()));
         Ok(chain)
     }
 
-    fn publisher(&self) -> anyhow::Result<Arc<dyn Publisher>> {
-        Ok(Arc::new(KafkaPublisher::new(self.cluster.clone())?))
+    /// Consumes, answers requests and deletes old entries of `processed_events`, until it is told to stop.
+    pub async fn run(
+        self,
+        consumer: Consumer,
+        routes: Router,
+        shutdown: CancellationToken,
+    ) -> anyhow::Result<()> {
+        let watching = http::watching(self.pool.clone(), consumer.health(), self.metrics);
+        let serve = http::serve(
+            self.settings.listen,
+            routes.merge(watching),
+            shutdown.clone(),
+        );
+        let cleanup = Cleanup {
+            keep: PROCESSED_KEPT,
+            ..Cleanup::default()
+        };
+        let upkeep = self.inbox.upkeep(self.pool);
+        let (ended, ()) = tokio::join!(
+            run_both(&shutdown, serve, consumer.run(shutdown.clone())),
+            cleanup.run("processed_events", &upkeep, shutdown.clone()),
+        );
+        ended
     }
 }
 
 /// Runs two parts of a service. Both stop when the service is told to; if one ends, so does the other.
-pub async fn run_both<A, B>(
+async fn run_both<A, B>(
     shutdown: &CancellationToken,
     one: impl Future<Output = Result<(), A>>,
     other: impl Future<Output = Result<(), B>>,
@@ -124,6 +133,24 @@ where
     one?;
     other?;
     Ok(())
+}
+
+/// An id from an event. One that is no UUID, as all languages write them, will never be.
+pub(crate) fn uuid(text: &str) -> Result<Uuid, HandlerError> {
+    let parsed = Uuid::parse_str(text).ok();
+    let hyphenated = parsed.filter(|_| text.len() == Hyphenated::LENGTH);
+    hyphenated.ok_or_else(|| HandlerError::permanent("Validation failed: an id is no UUID"))
+}
+
+/// What the database says about a value (SQLSTATE classes 22 and 23) it will always say; anything else may pass.
+pub(crate) fn database_error(error: sqlx::Error) -> HandlerError {
+    let code = error.as_database_error().and_then(|error| error.code());
+    match code.as_deref() {
+        Some(code) if code.starts_with("22") || code.starts_with("23") => {
+            HandlerError::permanent(error)
+        }
+        _ => error.into(),
+    }
 }
 
 /// Cancelled by SIGTERM and SIGINT.

@@ -1,6 +1,10 @@
 //! What a service is told by its environment.
 
+use std::net::SocketAddr;
+
 use anyhow::Context as _;
+
+const LISTEN: &str = "127.0.0.1:8080";
 
 /// The settings that all services have. In every language they have the same names.
 #[derive(Debug, Clone)]
@@ -11,6 +15,8 @@ pub struct Settings {
     pub kafka: String,
     /// `TOPIC_PREFIX`: stands before every topic and group, for several shops on one cluster. Default none.
     pub prefix: String,
+    /// `LISTEN`: where requests are answered. Default 127.0.0.1:8080.
+    pub listen: SocketAddr,
 }
 
 impl Settings {
@@ -19,6 +25,7 @@ impl Settings {
             database_url: required("DATABASE_URL")?,
             kafka: required("KAFKA_BOOTSTRAP")?,
             prefix: optional("TOPIC_PREFIX").unwrap_or_default(),
+            listen: listen()?,
         })
     }
 
@@ -26,6 +33,13 @@ impl Settings {
     pub fn topic(&self, event_type: &str) -> String {
         format!("{}{event_type}", self.prefix)
     }
+}
+
+/// `LISTEN`.
+pub fn listen() -> anyhow::Result<SocketAddr> {
+    let listen = optional("LISTEN").unwrap_or_else(|| LISTEN.into());
+    let parsed = listen.parse();
+    parsed.with_context(|| format!("LISTEN is {listen}; please set it to an IP address and a port"))
 }
 
 fn required(name: &str) -> anyhow::Result<String> {

@@ -11,10 +11,10 @@ use tracing::Span;
 use tracing::field::{Empty, display};
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
-const TRACEPARENT: &str = "traceparent";
+pub(crate) const TRACEPARENT: &str = "traceparent";
 
 /// A span for a request, with the trace id in its log lines. What is emitted within it belongs to its trace.
-pub(crate) fn request(name: &'static str, headers: &HeaderMap) -> Span {
+pub(crate) fn request(name: &str, headers: &HeaderMap) -> Span {
     let span = tracing::info_span!(
         "request",
         otel.name = name,
@@ -30,6 +30,13 @@ pub(crate) fn request(name: &'static str, headers: &HeaderMap) -> Span {
     let trace_id = span.context().span().span_context().trace_id();
     span.record("trace_id", display(trace_id));
     span
+}
+
+/// The `traceparent` for a request that is sent from within a span.
+pub(crate) fn parent(span: &Span) -> Option<String> {
+    let mut carried = HashMap::new();
+    TraceContextPropagator::new().inject_context(&span.context(), &mut carried);
+    carried.remove(TRACEPARENT)
 }
 
 fn caller(headers: &HeaderMap) -> Context {

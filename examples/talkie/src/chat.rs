@@ -9,6 +9,7 @@ use uuid::Uuid;
 use crate::OutboxModule;
 use crate::outbox_module::NAME;
 
+/// Where messages go, unless somebody says otherwise.
 pub const TOPIC: &str = "talkie.messages";
 
 const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS messages (
@@ -37,14 +38,16 @@ pub enum Posted {
 pub struct Chat {
     pool: PgPool,
     outbox: Outbox,
+    topic: String,
     metrics: Metrics,
 }
 
 impl Chat {
-    pub fn new(pool: PgPool, metrics: &Metrics) -> anyhow::Result<Self> {
+    pub fn new(pool: PgPool, topic: &str, metrics: &Metrics) -> anyhow::Result<Self> {
         Ok(Self {
             pool,
             outbox: OutboxModule::outbox()?,
+            topic: topic.to_owned(),
             metrics: metrics.clone(),
         })
     }
@@ -67,7 +70,7 @@ impl Chat {
         .execute(&mut *tx)
         .await?;
         let event = Event::json("", message)?
-            .topic(TOPIC)
+            .topic(&self.topic)
             .key(&message.room)
             .idempotency_key(message.id.to_string());
         let emitted = self.outbox.emit(&mut tx, event).await?;

@@ -4,9 +4,9 @@ use std::io::Write;
 
 use anyhow::Context as _;
 use clap::Subcommand;
-use postrider::core::{Actor, ManagedStore, RecordFilter, RecordId};
+use postrider::core::{Actor, Cursor, ManagedStore, RecordFilter, RecordId, StoredRecord};
 
-/// Records per look.
+/// Records per look, and per change.
 const LIMIT: u32 = 1_000;
 
 #[derive(Debug, Subcommand)]
@@ -38,14 +38,22 @@ pub async fn run(
     match command {
         Command::Inspect => inspect(letters, out).await,
         Command::Resend(which) => {
-            let resent = letters
-                .resend(&which.ids(letters).await?, &operator())
+            let mut resent = 0;
+            which
+                .each(letters, async |ids| {
+                    resent += letters.resend(ids, &operator()).await?;
+                    Ok(())
+                })
                 .await?;
             Ok(writeln!(out, "{resent} resent")?)
         }
         Command::Purge(which) => {
-            let purged = letters
-                .discard(&which.ids(letters).await?, &operator())
+            let mut purged = 0;
+            which
+                .each(letters, async |ids| {
+                    purged += letters.discard(ids, &operator()).await?;
+                    Ok(())
+                })
                 .await?;
             Ok(writeln!(out, "{purged} purged")?)
         }
@@ -58,39 +66,74 @@ fn operator() -> Actor {
 }
 
 async fn inspect(letters: &dyn ManagedStore, out: &mut impl Write) -> anyhow::Result<()> {
-    let dead = letters
-        .find(&RecordFilter::dead(), None, LIMIT)
-        .await?
-        .items;
-    for record in &dead {
-        let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".into());
-        writeln!(
-            out,
-            "{} topic={} key={} attempts={} created={} error={}",
-            record.id,
-            or_dash(&record.topic),
-            or_dash(&record.key),
-            record.attempts,
-            record.created_at,
-            or_dash(&record.error)
-        )?;
+    let mut dead = 0;
+    let mut from = None;
+    loop {
+        let (records, next) = page(letters, from).await?;
+        for record in &records {
+            show(record, out)?;
+        }
+        dead += records.len();
+        if next.is_none() {
+            return Ok(writeln!(out, "{dead} dead")?);
+        }
+        from = next;
     }
-    Ok(writeln!(out, "{} dead", dead.len())?)
+}
+
+fn show(record: &StoredRecord, out: &mut impl Write) -> std::io::Result<()> {
+    let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".into());
+    writeln!(
+        out,
+        "{} topic={} key={} attempts={} created={} error={}",
+        record.id,
+        or_dash(&record.topic),
+        or_dash(&record.key),
+        record.attempts,
+        record.created_at,
+        or_dash(&record.error)
+    )
+}
+
+/// Dead letters, oldest first, from where the last page ended.
+async fn page(
+    letters: &dyn ManagedStore,
+    from: Option<Cursor>,
+) -> anyhow::Result<(Vec<StoredRecord>, Option<Cursor>)> {
+    let filter = RecordFilter::dead();
+    let page = letters.find(&filter, from.as_ref(), LIMIT).await?;
+    Ok((page.items, page.next))
 }
 
 impl Which {
-    async fn ids(&self, letters: &dyn ManagedStore) -> anyhow::Result<Vec<RecordId>> {
-        if self.all {
-            let dead = letters
-                .find(&RecordFilter::dead(), None, LIMIT)
-                .await?
-                .items;
-            return Ok(dead.into_iter().map(|record| record.id).collect());
+    /// Passes on the ids in parts. All are those that are dead when it is their turn: none is met twice, so that a letter
+    /// that dies again meanwhile ends nothing up in a circle.
+    async fn each(
+        &self,
+        letters: &dyn ManagedStore,
+        mut change: impl AsyncFnMut(&[RecordId]) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        if !self.all {
+            let uuid = |id: &String| {
+                let id = id.parse().with_context(|| format!("{id} is not an id"))?;
+                Ok(RecordId::Uuid(id))
+            };
+            let ids = self
+                .id
+                .iter()
+                .map(uuid)
+                .collect::<anyhow::Result<Vec<_>>>()?;
+            return change(&ids).await;
         }
-        let uuid = |id: &String| {
-            let id = id.parse().with_context(|| format!("{id} is not an id"))?;
-            Ok(RecordId::Uuid(id))
-        };
-        self.id.iter().map(uuid).collect()
+        let mut from = None;
+        loop {
+            let (records, next) = page(letters, from).await?;
+            let ids: Vec<RecordId> = records.into_iter().map(|record| record.id).collect();
+            change(&ids).await?;
+            if next.is_none() {
+                return Ok(());
+            }
+            from = next;
+        }
     }
 }

@@ -6,6 +6,7 @@ pub mod dead;
 pub mod http;
 pub mod operational;
 mod outbox_module;
+pub mod reader;
 mod settings;
 
 pub use outbox_module::OutboxModule;

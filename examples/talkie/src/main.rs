@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
-use example_talkie::chat::Chat;
-use example_talkie::{OutboxModule, OutboxSettings, SettingsFile, dead, http, operational};
+use example_talkie::chat::{self, Chat};
+use example_talkie::{OutboxModule, OutboxSettings, SettingsFile, dead, http, operational, reader};
 use postrider::Metrics;
-use postrider::brokers::kafka::{KafkaConfig, KafkaPublisher};
+use postrider::brokers::kafka::{
+    KafkaConfig, KafkaPublisher, KafkaSubscription, KafkaSubscriptionConfig,
+};
 use postrider::stores::postgres::{self, PgPool};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -47,6 +49,9 @@ struct Settings {
     /// The outbox's settings, read again on SIGHUP
     #[arg(long, env = "TALKIE_SETTINGS", value_name = "FILE", global = true)]
     settings: Option<PathBuf>,
+    /// Where messages go
+    #[arg(long, env = "TALKIE_TOPIC", global = true, default_value = chat::TOPIC)]
+    topic: String,
 }
 
 #[derive(Subcommand)]
@@ -59,6 +64,8 @@ enum Command {
     },
     /// The outbox module alone
     Publisher,
+    /// Somebody who reads the chat from Kafka, and is shown each message once
+    Reader,
     /// Dead letters
     #[command(subcommand)]
     Dead(dead::Command),
@@ -82,6 +89,18 @@ async fn main() -> anyhow::Result<()> {
             run(&settings, pool, true, !no_publisher).await
         }
         Command::Publisher => run(&settings, pool, false, true).await,
+        Command::Reader => {
+            reader::init(&pool).await?;
+            let stop = CancellationToken::new();
+            let mut signals = Signals::listen()?;
+            let reader = reader::reader(pool, settings.subscription()?);
+            let told = async {
+                signals.told_to_stop().await;
+                stop.cancel();
+            };
+            let (ended, ()) = tokio::join!(reader.run(stop.clone()), told);
+            Ok(ended?)
+        }
         Command::Dead(command) => {
             let store = OutboxModule::store(pool, &settings.file().read().await?)?;
             dead::run(&command, &store, &mut std::io::stdout()).await
@@ -99,7 +118,16 @@ impl Settings {
     fn publisher(&self, outbox: &OutboxSettings) -> anyhow::Result<Arc<KafkaPublisher>> {
         let mut config = KafkaConfig::new(self.kafka.as_ref().context("set KAFKA")?);
         config.message_bytes_max = outbox.message_bytes_max;
+        config.linger_ms = outbox.linger_ms;
         Ok(Arc::new(KafkaPublisher::new(config)?))
+    }
+
+    /// A group of one topic, so that readers of another have nothing to do with it.
+    fn subscription(&self) -> anyhow::Result<Arc<KafkaSubscription>> {
+        let config = KafkaConfig::new(self.kafka.as_ref().context("set KAFKA")?);
+        let group = format!("{}.{}", reader::NAME, self.topic);
+        let config = KafkaSubscriptionConfig::at(&config, &group, [self.topic.as_str()]);
+        Ok(Arc::new(KafkaSubscription::new(config)?))
     }
 
     fn file(&self) -> SettingsFile {
@@ -126,7 +154,7 @@ async fn run(settings: &Settings, pool: PgPool, app: bool, publish: bool) -> any
     };
     let mut router = http::operations(metrics.clone(), module.as_ref().map(OutboxModule::health));
     if app {
-        router = router.merge(http::chat(Chat::new(pool, &metrics)?));
+        router = router.merge(http::chat(Chat::new(pool, &settings.topic, &metrics)?));
     }
     tracing::info!(address = %listener.local_addr()?, "talkie listens");
     let server = tokio::spawn(http::serve(listener, router, shutdown.clone()));
@@ -156,6 +184,13 @@ impl Signals {
             terminate: signal(SignalKind::terminate())?,
             hangup: signal(SignalKind::hangup())?,
         })
+    }
+
+    async fn told_to_stop(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
     }
 
     /// Until it is time to stop. SIGHUP reads the settings again; a file that makes no sense changes nothing.

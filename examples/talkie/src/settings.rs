@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use postrider::core::Backoff;
-use postrider::relay::Tempo;
+use postrider::relay::{Config, Tempo};
 use serde::Deserialize;
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -25,6 +25,8 @@ pub struct OutboxSettings {
     pub lease_secs: u64,
     /// A larger message is dead at once: no retry would make it smaller.
     pub message_bytes_max: u32,
+    /// How long Kafka's producer may wait for messages that go with one.
+    pub linger_ms: u32,
 }
 
 impl Default for OutboxSettings {
@@ -37,6 +39,7 @@ impl Default for OutboxSettings {
             backoff_cap_ms: 60_000,
             lease_secs: 60,
             message_bytes_max: 1_000_000,
+            linger_ms: 0,
         }
     }
 }
@@ -67,6 +70,7 @@ impl OutboxSettings {
         let interval = Duration::from_millis(self.interval_ms);
         Tempo {
             batch: self.batch,
+            batch_bytes: Config::default().batch_bytes,
             poll_min: interval,
             poll_max: interval,
         }

@@ -4,10 +4,15 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
+use example_gopipe::broker::Broker;
 use postrider_testkit::database::{Database, fresh_schema};
 use postrider_testkit::eventually;
 use postrider_testkit::kafka::{Kafka, fresh_topic_name};
+use postrider_testkit::services::services;
 use rustix::process::{Pid, Signal, kill_process};
+
+use crate::publisher::reads_two_as_one;
+use crate::world::{hold_up, until};
 
 /// A running `process-orders`. Killed when dropped.
 struct ProcessOrders {
@@ -57,6 +62,11 @@ impl ProcessOrders {
         .await;
     }
 
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     async fn interrupt(mut self) -> Option<i32> {
         let pid = Pid::from_raw(self.child.id().cast_signed()).unwrap();
         kill_process(pid, Signal::INT).unwrap();
@@ -101,22 +111,70 @@ async fn flows(args: &[&str]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn orders_flow_through_a_broker_in_the_process() {
-    flows(&["--broker", "memory"]).await;
+    for publish in ["relay", "source"] {
+        flows(&["--broker", "memory", "--publish", publish]).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn orders_flow_through_kafka() {
-    let kafka = Kafka::shared();
     let (commands, events) = (fresh_topic_name(), fresh_topic_name());
-    flows(&[
+    flows(&on_kafka(&commands, &events, "relay")).await;
+}
+
+fn on_kafka<'a>(commands: &'a str, events: &'a str, publish: &'a str) -> [&'a str; 10] {
+    let kafka = &services().kafka;
+    [
         "--broker",
         "kafka",
         "--kafka",
-        kafka.bootstrap(),
+        kafka,
         "--commands",
-        &commands,
+        commands,
         "--events",
-        &events,
-    ])
+        events,
+        "--publish",
+        publish,
+    ]
+}
+
+/// A4-13: the process is killed between publish and mark. The next one publishes the row again with the same id, and the
+/// inbox of who reads it drops it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_is_killed_before_it_marks_repeats_the_event_and_an_inbox_drops_it() {
+    for publish in ["relay", "source"] {
+        is_dropped_after_a_kill(publish).await;
+    }
+}
+
+async fn is_dropped_after_a_kill(publish: &str) {
+    let (database, kafka) = (fresh_schema().await, Kafka::shared());
+    let (commands, events) = (fresh_topic_name(), fresh_topic_name());
+    let args = on_kafka(&commands, &events, publish);
+    let mut process = ProcessOrders::start(&database, &args);
+    process.prints(&["ready"]).await;
+    let marking = hold_up(&database, "UPDATE", &["outbox"]).await;
+    process.type_in("abc-123 lamp 3");
+    process.prints(&["abc-123: handled and acknowledged"]).await;
+    marking.until_waiting(&database, 1).await;
+    process.kill();
+    marking.let_go().await;
+    let id = database.text("SELECT attributes ->> 'id' FROM outbox WHERE NOT published");
+    let id = id.await.expect("it is not marked");
+
+    let process = ProcessOrders::start(&database, &args);
+    until("it is marked", 1, async || {
+        database.count("outbox WHERE published").await
+    })
     .await;
+    let records = kafka.records(&events).await;
+    assert_eq!(records.len(), 2);
+    let header = ("id".to_owned(), Some(id.clone().into_bytes()));
+    for record in &records {
+        assert!(record.headers.contains(&header), "{:?}", record.headers);
+    }
+    let broker = Broker::kafka(kafka.bootstrap()).unwrap();
+    reads_two_as_one(&broker, &events, &database).await;
+    assert_eq!(database.count("orders").await, 1);
+    assert_eq!(process.interrupt().await, Some(0));
 }

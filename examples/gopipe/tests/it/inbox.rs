@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use example_gopipe::orders::{COMMANDS, PlaceOrder, place_order};
+use example_gopipe::orders::{PlaceOrder, place_order};
 use postrider::consumer::middleware::{Ack, Transaction};
-use postrider::consumer::{Context, Part};
+use postrider::consumer::{Consumer, Context, Part};
 use postrider::core::{Event, HandlerError, Header, Message, Topic};
 use postrider::stores::postgres::{PgTransactions, Tx};
 
-use crate::world::{Running, World, until};
+use crate::world::{Running, World, until, worlds};
 
 type PgPart = Part<PgTransactions>;
 
@@ -20,7 +20,12 @@ async fn save_only(ctx: &mut Context<Tx>, command: Event<PlaceOrder>) -> Result<
 /// silence, and acknowledged.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_message_is_handled_and_a_duplicate_is_skipped_and_acknowledged() {
-    let world = World::new().await;
+    for world in worlds().await {
+        is_handled_once_on(&world).await;
+    }
+}
+
+async fn is_handled_once_on(world: &World) {
     let running = Running::consumer(world.router().handle(place_order));
     world.send("abc-123").await;
     world.until_all_acknowledged().await;
@@ -45,7 +50,12 @@ async fn a_new_message_is_handled_and_a_duplicate_is_skipped_and_acknowledged() 
 /// A4-05: the same id is new for another subscriber.
 #[tokio::test(flavor = "multi_thread")]
 async fn another_subscriber_handles_the_same_message() {
-    let mut world = World::new().await;
+    for world in worlds().await {
+        is_handled_by_another_on(world).await;
+    }
+}
+
+async fn is_handled_by_another_on(mut world: World) {
     world.send("abc-123").await;
     for (number, name) in [(1, "order-service"), (2, "audit")] {
         world.inbox.subscriber = name.into();
@@ -63,7 +73,12 @@ async fn another_subscriber_handles_the_same_message() {
 /// code, it does not compile (see `router`).
 #[tokio::test(flavor = "multi_thread")]
 async fn inbox_and_outbox_need_a_transaction() {
-    let world = World::new().await;
+    for world in worlds().await {
+        need_a_transaction_on(&world).await;
+    }
+}
+
+async fn need_a_transaction_on(world: &World) {
     let ack = || PgPart::Outside(Arc::new(Ack::default()));
     let inbox = || PgPart::Inside("inbox", Arc::new(world.inbox.middleware()));
     let outbox = || PgPart::Inside("outbox", Arc::new(world.outbox.middleware()));
@@ -82,10 +97,15 @@ async fn inbox_and_outbox_need_a_transaction() {
 /// A4-07: a message without an id is given back, in the stated words, and the handler does not run.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_without_an_id_is_not_handled() {
-    let world = World::new().await;
+    for world in worlds().await {
+        is_not_handled_on(&world).await;
+    }
+}
+
+async fn is_not_handled_on(world: &World) {
     let running = Running::consumer(world.router().handle(place_order));
     let message = Message {
-        topic: Topic::from(COMMANDS),
+        topic: Topic::from(world.commands.as_str()),
         key: None,
         ordered: false,
         payload: Some(bytes::Bytes::from_static(
@@ -108,24 +128,33 @@ async fn a_message_without_an_id_is_not_handled() {
 /// A4-08: transaction alone, with an inbox, with inbox and outbox.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_composition_works() {
-    let world = World::new().await;
+    for world in worlds().await {
+        every_composition_works_on(&world).await;
+    }
+}
+
+async fn every_composition_works_on(world: &World) {
     let transaction = || Transaction::new(PgTransactions::new(world.database.pool.clone()));
     let begin = || world.consumer().with(Ack::default()).with(transaction());
-    let compositions = [
-        begin().handle(save_only),
-        begin().with(world.inbox.middleware()).handle(save_only),
-        begin()
-            .with(world.inbox.middleware())
-            .with(world.outbox.middleware())
-            .handle(place_order),
+    let with_inbox = || begin().with(world.inbox.middleware());
+    // Made one at a time: a consumer takes its part of the messages from the start.
+    let compositions: [(&dyn Fn() -> Consumer, &str); 3] = [
+        (&|| begin().handle(save_only), "0 1 0"),
+        (&|| with_inbox().handle(save_only), "1 2 0"),
+        (
+            &|| {
+                with_inbox()
+                    .with(world.outbox.middleware())
+                    .handle(place_order)
+            },
+            "2 3 1",
+        ),
     ];
-    for (number, (consumer, rows)) in
-        std::iter::zip(compositions, ["0 1 0", "1 2 0", "2 3 1"]).enumerate()
-    {
-        let running = Running::consumer(consumer);
+    for (number, (consumer, rows)) in compositions.iter().enumerate() {
+        let running = Running::consumer(consumer());
         world.send(&format!("message-{number}")).await;
         world.until_all_acknowledged().await;
         running.stop().await;
-        assert_eq!(world.rows().await, rows);
+        assert_eq!(world.rows().await, *rows);
     }
 }

@@ -6,8 +6,10 @@
 
 mod binary;
 mod cleanup;
+mod gate;
 mod inbox;
 mod outbox;
 mod publisher;
 mod schema;
+mod source;
 mod world;

@@ -1,53 +1,101 @@
-//! A fresh schema, a broker inside the process, and routers that start and stop on them.
+//! A fresh schema, either broker, and routers that start and stop on them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use example_gopipe::broker::Broker;
 use example_gopipe::orders::{self, COMMANDS, EVENTS, PlaceOrder};
-use example_gopipe::{InboxConfig, OutboxConfig, init_inbox, init_outbox, router};
+use example_gopipe::{
+    InboxConfig, OutboxConfig, OutboxPublisherConfig, init_inbox, init_outbox, init_publisher,
+    router,
+};
 use postrider::Metrics;
-use postrider::brokers::memory::MemoryBroker;
+use postrider::brokers::kafka::{KafkaConfig, KafkaPublisher};
+use postrider::brokers::memory::{Fault, MemoryBroker};
 use postrider::consumer::{Builder, Consumer};
-use postrider::core::{Subscription, Topic};
+use postrider::core::{Publisher, Topic};
 use postrider::stores::postgres::Tx;
 use postrider_testkit::database::{Database, fresh_schema};
 use postrider_testkit::eventually;
+use postrider_testkit::kafka::{Kafka, fresh_topic_name};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::gate::Gate;
+
 pub(crate) struct World {
     pub(crate) database: Database,
-    pub(crate) memory: MemoryBroker,
     pub(crate) broker: Broker,
+    /// Holds up what goes to the broker, while it is shut.
+    pub(crate) gate: Arc<Gate>,
+    refuses: Arc<AtomicBool>,
+    pub(crate) commands: String,
+    pub(crate) events: String,
     pub(crate) inbox: InboxConfig,
     pub(crate) outbox: OutboxConfig,
     pub(crate) metrics: Metrics,
 }
 
+/// A message on the topic of events.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Sent {
+    pub(crate) payload: Vec<u8>,
+    pub(crate) headers: Vec<(String, String)>,
+}
+
+impl Sent {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(header, _)| header == name);
+        found.map(|(_, value)| value.as_str())
+    }
+}
+
+/// The set-up of the plan up to the router, once with the broker in the process and once with Kafka.
+pub(crate) async fn worlds() -> [World; 2] {
+    let memory = World::on(Broker::Memory(MemoryBroker::default()), COMMANDS, EVENTS);
+    let mut config = KafkaConfig::new(Kafka::shared().bootstrap());
+    // So that a topic which takes no record from the past refuses every one: see `refuse_events`.
+    config.linger_ms = 20;
+    let publisher = KafkaPublisher::new(config.clone()).unwrap();
+    let kafka = Broker::Kafka(config, Arc::new(publisher));
+    let (commands, events) = (fresh_topic_name(), fresh_topic_name());
+    kafka.create_topics(&[&commands, &events]).await.unwrap();
+    [memory.await, World::on(kafka, &commands, &events).await]
+}
+
 impl World {
-    /// The set-up of the plan up to the router.
-    pub(crate) async fn new() -> Self {
+    async fn on(broker: Broker, commands: &str, events: &str) -> Self {
         let database = fresh_schema().await;
-        let memory = MemoryBroker::default();
+        let refuses = Arc::<AtomicBool>::default();
+        if let Broker::Memory(memory) = &broker {
+            let (refuses, events) = (refuses.clone(), Topic::from(events));
+            memory.fail_next(u32::MAX, Fault::Transient, move |message| {
+                message.topic == events && refuses.load(Ordering::SeqCst)
+            });
+        }
         let world = Self {
-            broker: Broker::Memory(memory.clone()),
-            memory,
+            refuses,
+            gate: Arc::new(Gate::before(broker.publisher())),
+            broker,
+            commands: commands.into(),
+            events: events.into(),
             inbox: InboxConfig::new("order-service"),
-            outbox: OutboxConfig::new(EVENTS).unwrap(),
+            outbox: OutboxConfig::new(events).unwrap(),
             metrics: Metrics::new(),
             database,
         };
         let pool = &world.database.pool;
         init_inbox(pool, &world.inbox).await.unwrap();
         init_outbox(pool, &world.outbox).await.unwrap();
+        init_publisher(pool, &world.outbox).await.unwrap();
         orders::init(pool).await.unwrap();
         world
     }
 
     pub(crate) fn consumer(&self) -> Builder {
         let name = self.inbox.subscriber.as_str();
-        let commands = self.broker.subscribe(name, COMMANDS).unwrap();
+        let commands = self.broker.subscribe(name, &self.commands).unwrap();
         Consumer::builder(name, commands).metrics(&self.metrics)
     }
 
@@ -62,21 +110,34 @@ impl World {
             item: "lamp".into(),
             quantity: 3,
         };
-        self.broker.send(COMMANDS, id, &command).await.unwrap();
+        let sent = self.broker.send(&self.commands, id, &command);
+        sent.await.unwrap();
     }
 
-    pub(crate) fn commands(&self) -> Arc<dyn Subscription> {
-        self.broker
-            .subscribe(&self.inbox.subscriber, COMMANDS)
-            .unwrap()
-    }
-
+    /// Waits until the broker knows that every command was handled.
     pub(crate) async fn until_all_acknowledged(&self) {
-        let commands = self.commands();
-        until("all is acknowledged", Some(0), async || {
-            commands.lag().await
+        until("all is acknowledged", 0, async || {
+            self.unacknowledged().await
         })
         .await;
+    }
+
+    /// Commands that the broker would deliver to the next router.
+    pub(crate) async fn unacknowledged(&self) -> u64 {
+        let name = &self.inbox.subscriber;
+        match &self.broker {
+            Broker::Memory(_) => {
+                let commands = self.broker.subscribe(name, &self.commands).unwrap();
+                commands.lag().await.unwrap()
+            }
+            Broker::Kafka(..) => {
+                let kafka = Kafka::shared();
+                let group = format!("{name}.{}", self.commands);
+                let committed = kafka.committed(&group, &self.commands).await;
+                let sent = kafka.records(&self.commands).await.len() as u64;
+                sent - committed.values().sum::<i64>().cast_unsigned()
+            }
+        }
     }
 
     /// Rows of the inbox, of the business and of the outbox, as one look sees them.
@@ -86,9 +147,59 @@ impl World {
         self.database.text(sql).await.unwrap()
     }
 
-    /// How many messages went to the topic of events.
-    pub(crate) fn published(&self) -> u64 {
-        self.memory.accepted(&Topic::from(EVENTS))
+    pub(crate) async fn unpublished(&self) -> i64 {
+        self.database.count("outbox WHERE NOT published").await
+    }
+
+    /// What the topic of events holds.
+    pub(crate) async fn sent(&self) -> Vec<Sent> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        match &self.broker {
+            Broker::Memory(memory) => {
+                let messages = memory.messages(&Topic::from(self.events.as_str()));
+                let sent = messages.into_iter().map(|message| Sent {
+                    payload: message.payload.unwrap_or_default().to_vec(),
+                    headers: (message.headers.iter())
+                        .map(|header| (header.name.to_string(), text(&header.value)))
+                        .collect(),
+                });
+                sent.collect()
+            }
+            Broker::Kafka(..) => {
+                let records = Kafka::shared().records(&self.events).await;
+                let sent = records.into_iter().map(|record| Sent {
+                    payload: record.value.unwrap_or_default(),
+                    headers: (record.headers.into_iter())
+                        .map(|(name, value)| (name, text(&value.unwrap_or_default())))
+                        .collect(),
+                });
+                sent.collect()
+            }
+        }
+    }
+
+    /// From now on the broker takes no event, or takes them again. Kafka is told to refuse records that were made more than
+    /// 0 ms before they reach it.
+    pub(crate) async fn refuse_events(&self, refuses: bool) {
+        self.refuses.store(refuses, Ordering::SeqCst);
+        if let Broker::Kafka(..) = &self.broker {
+            let oldest = if refuses { "0" } else { "3600000" };
+            let setting = [("message.timestamp.before.max.ms", oldest)];
+            Kafka::shared()
+                .configure_topic(&self.events, &setting)
+                .await;
+        }
+    }
+
+    /// Starts a publisher that polls quickly.
+    pub(crate) fn publish(&self, batch_size: u32) -> Running {
+        let config = OutboxPublisherConfig {
+            poll_interval: Duration::from_millis(20),
+            batch_size,
+        };
+        let (pool, broker) = (self.database.pool.clone(), self.gate.clone());
+        let relay = config.publisher(pool, &self.outbox, broker, &self.metrics);
+        Running::start(|shutdown| async move { relay.run(shutdown).await.unwrap() })
     }
 
     pub(crate) fn figure(&self, name: &str) -> f64 {
@@ -96,6 +207,53 @@ impl World {
         let start = format!("postrider_consumer_{name}{{consumer=\"order-service\"}} ");
         let value = text.lines().find_map(|line| line.strip_prefix(&start));
         value.map_or(0.0, |value| value.parse().unwrap())
+    }
+
+    /// See [`hold_up`].
+    pub(crate) async fn hold_up(&self, verb: &str, tables: &[&str]) -> HeldUp {
+        hold_up(&self.database, verb, tables).await
+    }
+}
+
+/// Makes every statement of this kind on the tables wait when it has changed a row, in its transaction, until it is let go.
+pub(crate) async fn hold_up(database: &Database, verb: &str, tables: &[&str]) -> HeldUp {
+    database
+        .execute(
+            "CREATE FUNCTION hold_up() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+             PERFORM pg_advisory_xact_lock_shared(hashtext(current_schema())); RETURN NULL; END $$",
+        )
+        .await;
+    for table in tables {
+        let trigger = format!(
+            "CREATE TRIGGER hold_up AFTER {verb} ON {table} FOR EACH ROW EXECUTE FUNCTION hold_up()"
+        );
+        database.execute(&trigger).await;
+    }
+    let mut guard = database.pool.begin().await.unwrap();
+    sqlx::query("SELECT pg_advisory_xact_lock(hashtext(current_schema()))")
+        .execute(&mut *guard)
+        .await
+        .unwrap();
+    HeldUp { guard }
+}
+
+pub(crate) struct HeldUp {
+    guard: sqlx::Transaction<'static, sqlx::Postgres>,
+}
+
+impl HeldUp {
+    /// Waits until so many statements wait.
+    pub(crate) async fn until_waiting(&self, database: &Database, statements: i64) {
+        let waiting = "pg_locks WHERE locktype = 'advisory' AND NOT granted AND mode = 'ShareLock' \
+                       AND objid::int8 = hashtext(current_schema())::int8 & 4294967295";
+        until("statements wait", statements, async || {
+            database.count(waiting).await
+        })
+        .await;
+    }
+
+    pub(crate) async fn let_go(self) {
+        self.guard.rollback().await.unwrap();
     }
 }
 
@@ -142,4 +300,13 @@ impl Running {
         let ended = tokio::time::timeout(Duration::from_secs(30), self.task);
         ended.await.expect("it ends").unwrap();
     }
+
+    /// Ends as a crash would: what it had begun is cut off.
+    pub(crate) async fn crash(self) {
+        self.task.abort();
+        assert!(self.task.await.unwrap_err().is_cancelled());
+    }
 }
+
+/// A broker as a publisher sees it.
+pub(crate) type AnyPublisher = Arc<dyn Publisher>;

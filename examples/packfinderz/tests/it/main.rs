@@ -4,10 +4,17 @@
     reason = "clippy knows tests, but not what tests share"
 )]
 
+mod catalogue;
 mod compliance;
+mod crash;
 mod flow;
+mod idempotency;
+mod migrations;
+mod pacing;
 mod program;
 mod publisher;
-mod registry;
+mod redelivery;
+mod rejected;
+mod roles;
 mod tree;
 mod world;

@@ -17,9 +17,13 @@ fn the_deployment_names_the_publisher() {
     let readme = read("examples/packfinderz/README.md");
     for (file, named) in [
         ("Procfile", "\noutbox-publisher: bin/outbox-publisher\n"),
+        ("Procfile", "\noutbox-cleanup: bin/outbox-cleanup\n"),
         ("heroku.yml", "\n  outbox-publisher:\n"),
-        ("Dockerfile", "outbox-publisher"),
+        ("heroku.yml", "\n  outbox-cleanup:\n"),
+        ("Dockerfile", " outbox-publisher"),
+        ("Dockerfile", " outbox-cleanup"),
         ("examples/packfinderz/example.mk", "\nrun-outbox-publisher:"),
+        ("examples/packfinderz/example.mk", "\nrun-outbox-cleanup:"),
     ] {
         assert!(read(file).contains(named), "{file}");
         let name = file.rsplit('/').next().unwrap();

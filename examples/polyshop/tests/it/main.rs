@@ -4,9 +4,17 @@
     reason = "clippy knows tests, but not what tests share"
 )]
 
+mod conformance;
+mod database;
 mod dead_letters;
+mod gateway;
+mod jaeger;
+mod languages;
+mod mailbox;
 mod mixed_set;
+mod own_tests;
 mod process;
+mod runbook;
 mod rust_set;
 mod shop;
 mod traces;

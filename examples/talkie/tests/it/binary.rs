@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
+use example_talkie::chat::TOPIC;
 use postrider_testkit::eventually;
 use postrider_testkit::services::services;
 use rustix::process::{Pid, Signal, kill_process};
@@ -20,14 +21,20 @@ pub(crate) struct Talkie {
 impl Talkie {
     /// Starts a mode, and returns once its address is open.
     pub(crate) async fn start(world: &World, settings: &SettingsOnDisk, mode: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_talkie"))
+        let talkie = Self::spawn(world, settings, TOPIC, mode);
+        talkie.address().await;
+        talkie
+    }
+
+    /// Starts a mode on a topic of one's own, without waiting.
+    pub(crate) fn spawn(
+        world: &World,
+        settings: &SettingsOnDisk,
+        topic: &str,
+        mode: &[&str],
+    ) -> Self {
+        let mut child = command(world, settings, topic)
             .args(mode)
-            .env("DATABASE_URL", &world.database.url)
-            .env("KAFKA", &services().kafka)
-            .env("TALKIE_LISTEN", "127.0.0.1:0")
-            .env("TALKIE_SETTINGS", &settings.0)
-            .env("NO_COLOR", "1")
-            .stdin(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
@@ -39,12 +46,10 @@ impl Talkie {
                 sink.lock().unwrap().push(line);
             }
         });
-        let talkie = Self {
+        Self {
             child: Mutex::new(child),
             lines,
-        };
-        talkie.address().await;
-        talkie
+        }
     }
 
     /// Waits for a line with this text.
@@ -62,6 +67,14 @@ impl Talkie {
         line.rsplit_once("address=").unwrap().1.to_owned()
     }
 
+    /// Posts a message, and gives the answer's status.
+    pub(crate) async fn post(&self, body: &impl serde::Serialize) -> (u16, serde_json::Value) {
+        let url = format!("http://{}/messages", self.address().await);
+        let request = reqwest::Client::new().post(url).json(body);
+        let response = request.send().await.unwrap();
+        (response.status().as_u16(), response.json().await.unwrap())
+    }
+
     pub(crate) async fn get(&self, path: &str) -> (u16, String) {
         let url = format!("http://{}{path}", self.address().await);
         let response = reqwest::get(url).await.unwrap();
@@ -71,6 +84,13 @@ impl Talkie {
     pub(crate) fn signal(&self, signal: Signal) {
         let id = self.child.lock().unwrap().id();
         kill_process(Pid::from_raw(id.cast_signed()).unwrap(), signal).unwrap();
+    }
+
+    /// As a power cut would.
+    pub(crate) fn kill(&self) {
+        let mut child = self.child.lock().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     /// Ctrl-C, and the exit code that follows.
@@ -93,6 +113,29 @@ impl Drop for Talkie {
             child.wait().unwrap();
         }
     }
+}
+
+fn command(world: &World, settings: &SettingsOnDisk, topic: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_talkie"));
+    command
+        .env("DATABASE_URL", &world.database.url)
+        .env("KAFKA", &services().kafka)
+        .env("TALKIE_LISTEN", "127.0.0.1:0")
+        .env("TALKIE_SETTINGS", &settings.0)
+        .env("TALKIE_TOPIC", topic)
+        .env("NO_COLOR", "1")
+        .stdin(Stdio::null());
+    command
+}
+
+/// Runs a command of an operator to its end, and gives what it prints.
+pub(crate) fn operate(world: &World, settings: &SettingsOnDisk, words: &[&str]) -> String {
+    let ran = command(world, settings, TOPIC)
+        .args(words)
+        .output()
+        .unwrap();
+    assert!(ran.status.success(), "{ran:?}");
+    String::from_utf8(ran.stdout).unwrap()
 }
 
 /// A settings file. Goes with this value.

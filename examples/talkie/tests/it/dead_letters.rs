@@ -29,8 +29,7 @@ fn in_room(message: &Message, room: &str) -> bool {
     message.key == Some(MessageKey::from(room))
 }
 
-/// A2-04, A2-05, A2-11: retried with growing waits, dead after the last retry; inspected, then resent or purged by
-/// command, and by nothing else.
+/// A2-11: dead after the last retry; inspected, then resent or purged by command, and by nothing else.
 #[tokio::test]
 async fn a_dead_letter_is_inspected_resent_and_purged_by_command() {
     let world = World::new().await;
@@ -86,6 +85,28 @@ async fn a_dead_letter_is_inspected_resent_and_purged_by_command() {
     module.stop().await.unwrap();
 }
 
+/// "All" are all, on however many pages, in either command; what is not dead stays as it is.
+#[tokio::test]
+async fn all_dead_letters_are_all_of_them() {
+    let world = World::new().await;
+    let die = "INSERT INTO outbox (topic, key, payload_json, status, retry_count, last_error) \
+               SELECT 't', 'dead ' || n, '{}', 'dead_lettered', 3, 'no' FROM generate_series(1, 2500) n";
+    world.database.execute(die).await;
+    world.post("good").await;
+    let shown = operate(&world, &["inspect"]).await;
+    assert!(shown.ends_with("\n2500 dead\n"), "{}", shown.len());
+    assert_eq!(shown.lines().count(), 2501);
+    assert_eq!(operate(&world, &["resend", "--all"]).await, "2500 resent\n");
+    let pending = "outbox WHERE status = 'pending'";
+    assert_eq!(world.database.count(pending).await, 2501);
+
+    let die = "UPDATE outbox SET status = 'dead_lettered', retry_count = 3 WHERE topic = 't'";
+    world.database.execute(die).await;
+    assert_eq!(operate(&world, &["purge", "--all"]).await, "2500 purged\n");
+    assert_eq!(world.state("good").await.as_deref(), Some("pending 0"));
+    assert_eq!(world.database.count("outbox").await, 1);
+}
+
 /// A2-12: the document's two queries, letter by letter, on rows in every state.
 #[tokio::test]
 async fn the_operational_queries_run_as_they_are_written() {
@@ -97,7 +118,7 @@ async fn the_operational_queries_run_as_they_are_written() {
         .database
         .execute(
             "UPDATE outbox SET status = key WHERE key IN ('publishing', 'published'); \
-             UPDATE outbox SET status = 'dead_lettered', last_error = 'too large' WHERE key = 'dead'; \
+             UPDATE outbox SET status = 'dead_lettered', retry_count = 11, last_error = 'too large' WHERE key = 'dead'; \
              UPDATE outbox SET status = 'failed', retry_count = 1, next_attempt_at = \
              now() + CASE key WHEN 'due' THEN -1 ELSE 1 END * interval '1 hour' WHERE key IN ('due', 'later')",
         )

@@ -6,6 +6,8 @@
 
 mod binary;
 mod dead_letters;
+mod failures;
 mod modes;
+mod reader;
 mod reload;
 mod world;

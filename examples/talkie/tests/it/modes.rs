@@ -11,13 +11,6 @@ use crate::world::{World, message};
 
 const QUICK: &str = "interval_ms = 20";
 
-async fn post(talkie: &Talkie, body: &impl serde::Serialize) -> (u16, Value) {
-    let url = format!("http://{}/messages", talkie.address().await);
-    let request = reqwest::Client::new().post(url).json(body);
-    let response = request.send().await.unwrap();
-    (response.status().as_u16(), response.json().await.unwrap())
-}
-
 /// What Kafka has of a room. All tests share the topic.
 async fn in_kafka(room: &str) -> Vec<KafkaRecord> {
     let mut records = Kafka::shared().records(TOPIC).await;
@@ -35,10 +28,10 @@ async fn a_posted_message_stands_on_kafka_once_however_often_it_is_posted() {
     let (world, settings, room) = (World::new().await, SettingsOnDisk::new(QUICK), room());
     let talkie = Talkie::start(&world, &settings, &["app"]).await;
     let message = message(&room, "hello");
-    let (status, answer) = post(&talkie, &message).await;
+    let (status, answer) = talkie.post(&message).await;
     assert_eq!((status, &answer["posted"]), (202, &"recorded".into()));
     world.until_state(&room, "published 0").await;
-    let (status, answer) = post(&talkie, &message).await;
+    let (status, answer) = talkie.post(&message).await;
     assert_eq!((status, &answer["posted"]), (200, &"known".into()));
 
     let records = in_kafka(&room).await;
@@ -72,7 +65,7 @@ async fn a_posted_message_stands_on_kafka_once_however_often_it_is_posted() {
 async fn the_module_runs_alone_with_the_same_settings() {
     let (world, settings, room) = (World::new().await, SettingsOnDisk::new(QUICK), room());
     let app = Talkie::start(&world, &settings, &["app", "--no-publisher"]).await;
-    assert_eq!(post(&app, &message(&room, "hello")).await.0, 202);
+    assert_eq!(app.post(&message(&room, "hello")).await.0, 202);
     assert_eq!(world.state(&room).await.as_deref(), Some("pending 0"));
 
     let publisher = Talkie::start(&world, &settings, &["publisher"]).await;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use example_talkie::chat::{Chat, NewMessage, Posted};
+use example_talkie::chat::{Chat, NewMessage, Posted, TOPIC};
 use example_talkie::{OutboxModule, OutboxSettings};
 use postrider::Metrics;
 use postrider::brokers::memory::MemoryBroker;
@@ -26,7 +26,7 @@ impl World {
 
     /// Posts a message as the application does.
     pub(crate) async fn post(&self, room: &str) -> NewMessage {
-        let chat = Chat::new(self.database.pool.clone(), &self.metrics).unwrap();
+        let chat = Chat::new(self.database.pool.clone(), TOPIC, &self.metrics).unwrap();
         let message = message(room, "hello");
         assert_eq!(chat.post(&message).await.unwrap(), Posted::Recorded);
         message

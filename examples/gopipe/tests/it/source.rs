@@ -1,0 +1,60 @@
+//! Task 4 as the plan has it: the outbox as a stream of messages, each of which is acknowledged or given back.
+
+use std::time::Duration;
+
+use example_gopipe::{OutboxPublisherConfig, pipe};
+use postrider::source::Messages;
+
+use crate::world::{Running, World, until, worlds};
+
+impl World {
+    fn source(&self) -> (Running, Messages) {
+        let config = OutboxPublisherConfig {
+            poll_interval: Duration::from_millis(20),
+            batch_size: 2,
+        };
+        let pool = self.database.pool.clone();
+        let (source, messages) = config.source(pool, &self.outbox, &self.metrics);
+        let run = |shutdown| async move { source.run(shutdown).await.unwrap() };
+        (Running::start(run), messages)
+    }
+}
+
+/// A4-10, A4-12: "pipe pubCh into broker publisher": what the broker acknowledges is published, what it refuses is offered
+/// again; the stream ends at a stop, and the next one repeats nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_that_is_piped_to_a_broker_publishes_the_outbox() {
+    for world in worlds().await {
+        is_piped_on(&world).await;
+    }
+}
+
+async fn is_piped_on(world: &World) {
+    world.place(1..=5).await;
+    world.refuse_events(true).await;
+    let (source, messages) = world.source();
+    let piping = tokio::spawn(pipe(messages, world.broker.publisher()));
+    until("some are refused", true, async || {
+        world
+            .database
+            .count("postrider_troubles WHERE attempts > 0")
+            .await
+            >= 2
+    })
+    .await;
+    assert_eq!(world.unpublished().await, 5);
+    world.refuse_events(false).await;
+    world.until_unpublished(0).await;
+    source.stop().await;
+    piping.await.unwrap();
+    assert_eq!(world.sent().await.len(), 5);
+
+    let (source, messages) = world.source();
+    world.place([6]).await;
+    let message = messages.next().await.unwrap();
+    assert_eq!(message.message().topic.as_str(), world.events);
+    message.ack().unwrap();
+    source.stop().await;
+    assert!(messages.next().await.is_none());
+    assert_eq!(world.unpublished().await, 0);
+}

@@ -1,0 +1,2 @@
+/** Producing: an event's row, written in the transaction of the change that it tells of. */
+package polyshop.outbox;
