@@ -4,9 +4,9 @@ use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
 /// How long a condition may take before the test fails. Generous: CI machines stall.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Polls until `probe` gives `Ok`, and fails with its last `Err` after 30 seconds.
+/// Polls until `probe` gives `Ok`, and fails with its last `Err` after a minute.
 pub async fn eventually<T, E: Debug>(what: &str, probe: impl AsyncFnMut() -> Result<T, E>) -> T {
     eventually_within(PATIENCE, what, probe).await
 }
