@@ -76,23 +76,28 @@ pub(crate) async fn write<'a>(
     plain_error: Option<&'static str>,
 ) -> Result<Written<'a>, StoreError> {
     let mut written = Written::default();
-    for (at, error) in written.published(ledger, &sorted.published).await? {
+    for (at, error) in written
+        .add(ledger, Same::Published(&sorted.published))
+        .await?
+    {
         written.refused.push((sorted.published[at], true, error));
     }
-    for (at, error) in written.failed(ledger, &sorted.failed).await? {
+    for (at, error) in written.add(ledger, Same::Failed(&sorted.failed)).await? {
         let failed = &sorted.failed[at];
         // The text of an error is the one thing in it that did not come from the table.
         let plain = [Failed {
             error: plain_error,
             ..*failed
         }];
-        let again = written.failed(ledger, &plain).await?;
+        let again = written.add(ledger, Same::Failed(&plain)).await?;
         if !again.is_empty() {
             written.refused.push((failed.record, false, error));
         }
     }
     // What cannot be given back is free when the claim ends.
-    let kept = written.released(ledger, &sorted.released).await?;
+    let kept = written
+        .add(ledger, Same::Released(&sorted.released))
+        .await?;
     written.expected = (sorted.len() - written.refused.len() - kept.len()) as u64;
     Ok(written)
 }
@@ -172,44 +177,40 @@ pub(crate) async fn write_leased<'a>(
 /// What is refused, by its place, and why.
 type Refusals = Vec<(usize, StoreError)>;
 
+/// Records that meet the same fate.
+enum Same<'a, 'b> {
+    Published(&'b [&'a Record]),
+    Failed(&'b [Failed<'a>]),
+    Released(&'b [&'a Record]),
+}
+
+impl Same<'_, '_> {
+    fn len(&self) -> usize {
+        match self {
+            Self::Published(records) | Self::Released(records) => records.len(),
+            Self::Failed(failures) => failures.len(),
+        }
+    }
+
+    async fn write(&self, part: Range<usize>, ledger: &mut impl Ledger) -> Result<u64, StoreError> {
+        match self {
+            Self::Published(records) => ledger.published(&records[part]).await,
+            Self::Failed(failures) => ledger.failed(&failures[part]).await,
+            Self::Released(records) => ledger.released(&records[part]).await,
+        }
+    }
+}
+
 impl Written<'_> {
-    async fn published(
+    async fn add(
         &mut self,
         ledger: &mut impl Ledger,
-        records: &[&Record],
+        same: Same<'_, '_>,
     ) -> Result<Refusals, StoreError> {
-        let mut parts = Parts::of(records.len());
+        let mut parts = Parts::of(same.len());
         while let Some(part) = parts.next() {
             ledger.savepoint().guard().await?;
-            let wrote = ledger.published(&records[part.clone()]).await;
-            self.found += parts.settle(ledger.savepoint(), part, wrote).await?;
-        }
-        Ok(parts.refused)
-    }
-
-    async fn failed(
-        &mut self,
-        ledger: &mut impl Ledger,
-        failures: &[Failed<'_>],
-    ) -> Result<Refusals, StoreError> {
-        let mut parts = Parts::of(failures.len());
-        while let Some(part) = parts.next() {
-            ledger.savepoint().guard().await?;
-            let wrote = ledger.failed(&failures[part.clone()]).await;
-            self.found += parts.settle(ledger.savepoint(), part, wrote).await?;
-        }
-        Ok(parts.refused)
-    }
-
-    async fn released(
-        &mut self,
-        ledger: &mut impl Ledger,
-        records: &[&Record],
-    ) -> Result<Refusals, StoreError> {
-        let mut parts = Parts::of(records.len());
-        while let Some(part) = parts.next() {
-            ledger.savepoint().guard().await?;
-            let wrote = ledger.released(&records[part.clone()]).await;
+            let wrote = same.write(part.clone(), ledger).await;
             self.found += parts.settle(ledger.savepoint(), part, wrote).await?;
         }
         Ok(parts.refused)

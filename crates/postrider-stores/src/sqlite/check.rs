@@ -31,6 +31,7 @@ pub(super) async fn findings(inner: &Inner) -> Result<Vec<Finding>, StoreError> 
         findings.extend(index.map_err(&failed)?);
         findings.extend(affinities(layout, &table));
         findings.extend(whole_seconds(layout, &table));
+        findings.extend(undoes_all(layout, &mut connection).await.map_err(&failed)?);
     }
     findings.extend(settings(&mut connection).await.map_err(&failed)?);
     findings.extend(permissions(inner));
@@ -173,6 +174,36 @@ fn whole_seconds(layout: &Layout, table: &Table) -> Option<Finding> {
     let remedy = "emit through Postrider, which writes microseconds, or make the table anew with DEFAULT \
                   (CAST(unixepoch('subsec') * 1000000 AS INTEGER)), which has milliseconds";
     Some(Finding::new(Level::Warning, name.as_str(), message).remedy(remedy))
+}
+
+/// Triggers and constraints that undo a whole transaction where they refuse one record. What was published with that
+/// record cannot be marked either, so it is sent again.
+async fn undoes_all(
+    layout: &Layout,
+    connection: &mut SqliteConnection,
+) -> Result<Vec<Finding>, sqlx::Error> {
+    const FIND: &str = "SELECT type, name FROM sqlite_schema \
+        WHERE type = 'trigger' AND tbl_name = ?1 COLLATE NOCASE AND sql LIKE '%RAISE%(%ROLLBACK%' \
+        OR type = 'table' AND sql LIKE '%REFERENCES%' || ?1 || '%' AND sql LIKE '%INITIALLY%DEFERRED%' \
+        ORDER BY name LIMIT 20";
+    let outbox = layout.table.name.as_str();
+    let rows = sqlx::query(FIND).bind(outbox).fetch_all(connection).await?;
+    let finding = |row: &sqlx::sqlite::SqliteRow| {
+        let (kind, name): (String, String) = (row.try_get(0)?, row.try_get(1)?);
+        let (what, remedy) = match kind.as_str() {
+            "trigger" => ("raises ROLLBACK", "let the trigger use RAISE(ABORT, …)"),
+            _ => (
+                "has a deferred foreign key to the outbox",
+                "declare the key without INITIALLY DEFERRED",
+            ),
+        };
+        let message = format!(
+            "{kind} {name} {what}: where it refuses one record, nothing of its claim is marked, and its neighbours are \
+             sent again"
+        );
+        Ok(Finding::new(Level::Warning, name, message).remedy(remedy))
+    };
+    rows.iter().map(finding).collect()
 }
 
 /// Settings with which a committed event can be lost, or writers and readers wait for each other.

@@ -49,6 +49,33 @@ async fn what_is_missing_is_named_with_its_remedy() {
     assert!(found[0].remedy.as_ref().unwrap().contains("CREATE INDEX"));
 }
 
+/// No savepoint outlives these, so a settle cannot leave out the one record that they refuse.
+#[tokio::test]
+async fn what_undoes_a_whole_settle_is_named() {
+    let trigger = "CREATE TRIGGER seven BEFORE UPDATE ON outbox_events WHEN OLD.version = 7 \
+                   BEGIN SELECT RAISE(ROLLBACK, 'seven is refused'); END";
+    let found = findings("polyshop", trigger).await;
+    assert_eq!(
+        (found.len(), found[0].subject.as_str()),
+        (1, "seven"),
+        "{found:?}"
+    );
+    assert!(found[0].remedy.as_ref().unwrap().contains("RAISE(ABORT"));
+    let abort = trigger.replace("ROLLBACK", "ABORT");
+    assert_eq!(findings("polyshop", &abort).await, []);
+
+    let letters = "CREATE TABLE letters (event REFERENCES outbox_events (id) \
+                   DEFERRABLE INITIALLY DEFERRED)";
+    let found = findings("polyshop", letters).await;
+    assert_eq!(
+        (found.len(), found[0].subject.as_str()),
+        (1, "letters"),
+        "{found:?}"
+    );
+    let immediate = letters.replace("DEFERRABLE INITIALLY DEFERRED", "");
+    assert_eq!(findings("polyshop", &immediate).await, []);
+}
+
 #[tokio::test]
 async fn settings_that_harm_are_named() {
     let world = world("polyshop", "").await;
