@@ -34,8 +34,14 @@ pub fn reader(pool: PgPool, messages: Arc<dyn Subscription>) -> Consumer {
 }
 
 async fn show(ctx: &mut Context<Tx>, event: Event<Bytes>) -> Result<(), HandlerError> {
-    let message: NewMessage =
-        serde_json::from_slice(&event.payload).map_err(HandlerError::permanent)?;
+    let message: NewMessage = match serde_json::from_slice(&event.payload) {
+        Ok(message) => message,
+        // Given back, it would come again and again, and hold up what is behind it.
+        Err(error) => {
+            tracing::warn!(event_id = %event.id, %error, "not a chat message, passed over");
+            return Ok(());
+        }
+    };
     sqlx::query("INSERT INTO feed (message, room, author, text) VALUES ($1, $2, $3, $4)")
         .bind(message.id)
         .bind(&message.room)

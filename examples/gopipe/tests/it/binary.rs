@@ -1,6 +1,8 @@
 //! `process-orders` itself, with either broker: orders are typed in, events come out, Ctrl-C ends it.
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
@@ -9,12 +11,14 @@ use postrider_testkit::database::{Database, fresh_schema};
 use postrider_testkit::eventually;
 use postrider_testkit::kafka::{Kafka, fresh_topic_name};
 use postrider_testkit::services::services;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 
 use crate::publisher::reads_two_as_one;
 use crate::world::{hold_up, until};
 
-/// A running `process-orders`. Killed when dropped.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_process-orders");
+
+/// A running `process-orders`. Killed when dropped, with whatever it has started.
 struct ProcessOrders {
     child: Child,
     stdin: ChildStdin,
@@ -23,9 +27,27 @@ struct ProcessOrders {
 
 impl ProcessOrders {
     fn start(database: &Database, args: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_process-orders"))
-            .args(args)
+        let mut command = Command::new(PROGRAM);
+        command.args(args);
+        Self::spawn(database, command)
+    }
+
+    /// The README's command, on a database of the test's own and without building.
+    fn run(database: &Database) -> Self {
+        // A shell cannot trap Ctrl-C where whoever started the tests ignores it, as a shell's
+        // background jobs do.
+        let mut command = Command::new("env");
+        command
+            .arg("--default-signal=INT")
+            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("run"))
+            .env("GOPIPE_PROGRAMS", Path::new(PROGRAM).parent().unwrap());
+        Self::spawn(database, command)
+    }
+
+    fn spawn(database: &Database, mut command: Command) -> Self {
+        let mut child = command
             .env("DATABASE_URL", &database.url)
+            .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -67,20 +89,28 @@ impl ProcessOrders {
         self.child.wait().unwrap();
     }
 
+    /// Ctrl-C, which a terminal sends to the whole group, and the exit code that follows. No
+    /// process may be left.
     async fn interrupt(mut self) -> Option<i32> {
-        let pid = Pid::from_raw(self.child.id().cast_signed()).unwrap();
-        kill_process(pid, Signal::INT).unwrap();
+        let group = self.group();
+        kill_process_group(group, Signal::INT).unwrap();
         let ended = eventually("it ends", async || {
             self.child.try_wait().unwrap().ok_or("runs")
         });
-        ended.await.code()
+        let code = ended.await.code();
+        test_kill_process_group(group).expect_err("a process is left");
+        code
+    }
+
+    fn group(&self) -> Pid {
+        Pid::from_raw(self.child.id().cast_signed()).unwrap()
     }
 }
 
 impl Drop for ProcessOrders {
     fn drop(&mut self) {
         if self.child.try_wait().unwrap().is_none() {
-            self.child.kill().unwrap();
+            kill_process_group(self.group(), Signal::KILL).unwrap();
             self.child.wait().unwrap();
         }
     }
@@ -89,7 +119,10 @@ impl Drop for ProcessOrders {
 /// The plan's execution flow, twice: handled, published and read; then skipped.
 async fn flows(args: &[&str]) {
     let database = fresh_schema().await;
-    let mut process = ProcessOrders::start(&database, args);
+    flow(ProcessOrders::start(&database, args), &database).await;
+}
+
+async fn flow(mut process: ProcessOrders, database: &Database) {
     process.type_in("abc-123 lamp 3");
     process.prints(&["abc-123: handled and acknowledged"]).await;
     process
@@ -114,6 +147,13 @@ async fn orders_flow_through_a_broker_in_the_process() {
     for publish in ["relay", "source"] {
         flows(&["--broker", "memory", "--publish", publish]).await;
     }
+}
+
+/// What `make run-gopipe` runs, used as the README says.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_readmes_command_runs_until_ctrl_c_and_leaves_no_process() {
+    let database = fresh_schema().await;
+    flow(ProcessOrders::run(&database), &database).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -16,5 +16,6 @@ mod publisher;
 mod redelivery;
 mod rejected;
 mod roles;
+mod run;
 mod tree;
 mod world;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use postrider_testkit::eventually;
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
 use serde_json::Value;
 
 /// Killed when dropped, with whatever it has started.
@@ -118,6 +118,26 @@ impl Program {
 
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(pid(&self.child.lock().unwrap()), signal).unwrap();
+    }
+
+    /// Waits for a line that begins like this, and gives the rest of it.
+    pub(crate) async fn said(&self, beginning: &str) -> String {
+        eventually(beginning, async || {
+            let lines = self.text();
+            let rest = lines.iter().find_map(|line| line.strip_prefix(beginning));
+            rest.map(str::to_owned).ok_or(lines)
+        })
+        .await
+    }
+
+    /// Ctrl-C, which a terminal sends to the whole group, and the exit code that follows. No
+    /// process may be left.
+    pub(crate) async fn interrupt(self) -> Option<i32> {
+        let group = pid(&self.child.lock().unwrap());
+        kill_process_group(group, Signal::INT).unwrap();
+        let code = self.ended().await.code();
+        test_kill_process_group(group).expect_err("a process is left");
+        code
     }
 
     /// Waits for its end, and that of whatever it has started: its log is whole then.

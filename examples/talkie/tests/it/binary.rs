@@ -1,18 +1,21 @@
 //! The binary in one of its modes: watched, asked and signalled.
 
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use example_talkie::chat::TOPIC;
 use postrider_testkit::eventually;
 use postrider_testkit::services::services;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
 
 use crate::world::World;
 
-/// A running `talkie`. Killed when dropped.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_talkie");
+
+/// A running `talkie`. Killed when dropped, with whatever it has started.
 pub(crate) struct Talkie {
     child: Mutex<Child>,
     lines: Arc<Mutex<Vec<String>>>,
@@ -33,8 +36,27 @@ impl Talkie {
         topic: &str,
         mode: &[&str],
     ) -> Self {
-        let mut child = command(world, settings, topic)
-            .args(mode)
+        let mut command = Command::new(PROGRAM);
+        command.args(mode);
+        Self::run(world, settings, topic, command)
+    }
+
+    /// The README's command, on a database and a topic of the test's own and without building.
+    pub(crate) fn readme(world: &World, settings: &SettingsOnDisk, topic: &str) -> Self {
+        // A shell cannot trap Ctrl-C where whoever started the tests ignores it, as a shell's
+        // background jobs do.
+        let mut command = Command::new("env");
+        command
+            .arg("--default-signal=INT")
+            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("run"))
+            .arg("app")
+            .env("TALKIE_PROGRAMS", Path::new(PROGRAM).parent().unwrap());
+        Self::run(world, settings, topic, command)
+    }
+
+    fn run(world: &World, settings: &SettingsOnDisk, topic: &str, mut command: Command) -> Self {
+        let mut child = describe(&mut command, world, settings, topic)
+            .process_group(0)
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
@@ -82,8 +104,7 @@ impl Talkie {
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        let id = self.child.lock().unwrap().id();
-        kill_process(Pid::from_raw(id.cast_signed()).unwrap(), signal).unwrap();
+        kill_process(pid(&self.child.lock().unwrap()), signal).unwrap();
     }
 
     /// As a power cut would.
@@ -93,14 +114,17 @@ impl Talkie {
         child.wait().unwrap();
     }
 
-    /// Ctrl-C, and the exit code that follows.
+    /// Ctrl-C, which a terminal sends to the whole group, and the exit code that follows. No
+    /// process may be left.
     pub(crate) async fn interrupt(self) -> Option<i32> {
-        self.signal(Signal::INT);
+        let group = pid(&self.child.lock().unwrap());
+        kill_process_group(group, Signal::INT).unwrap();
         let ended = eventually("it ends", async || {
             let ended = self.child.lock().unwrap().try_wait().unwrap();
             ended.ok_or_else(|| self.lines.lock().unwrap().clone())
         })
         .await;
+        test_kill_process_group(group).expect_err("a process is left");
         ended.code()
     }
 }
@@ -109,14 +133,22 @@ impl Drop for Talkie {
     fn drop(&mut self) {
         let mut child = self.child.lock().unwrap();
         if child.try_wait().unwrap().is_none() {
-            child.kill().unwrap();
+            kill_process_group(pid(&child), Signal::KILL).unwrap();
             child.wait().unwrap();
         }
     }
 }
 
-fn command(world: &World, settings: &SettingsOnDisk, topic: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_talkie"));
+fn pid(child: &Child) -> Pid {
+    Pid::from_raw(child.id().cast_signed()).unwrap()
+}
+
+fn describe<'a>(
+    command: &'a mut Command,
+    world: &World,
+    settings: &SettingsOnDisk,
+    topic: &str,
+) -> &'a mut Command {
     command
         .env("DATABASE_URL", &world.database.url)
         .env("KAFKA", &services().kafka)
@@ -124,14 +156,14 @@ fn command(world: &World, settings: &SettingsOnDisk, topic: &str) -> Command {
         .env("TALKIE_SETTINGS", &settings.0)
         .env("TALKIE_TOPIC", topic)
         .env("NO_COLOR", "1")
-        .stdin(Stdio::null());
-    command
+        .stdin(Stdio::null())
 }
 
 /// Runs a command of an operator to its end, and gives what it prints.
 pub(crate) fn operate(world: &World, settings: &SettingsOnDisk, words: &[&str]) -> String {
-    let ran = command(world, settings, TOPIC)
-        .args(words)
+    let mut command = Command::new(PROGRAM);
+    command.args(words);
+    let ran = describe(&mut command, world, settings, TOPIC)
         .output()
         .unwrap();
     assert!(ran.status.success(), "{ran:?}");

@@ -60,6 +60,16 @@ async fn a_posted_message_stands_on_kafka_once_however_often_it_is_posted() {
     assert_eq!(talkie.interrupt().await, Some(0));
 }
 
+/// What `make run-talkie` runs, used as the README says.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_readmes_command_runs_until_ctrl_c_and_leaves_no_process() {
+    let (world, settings, room) = (World::new().await, SettingsOnDisk::new(QUICK), room());
+    let talkie = Talkie::readme(&world, &settings, TOPIC);
+    assert_eq!(talkie.post(&message(&room, "hello")).await.0, 202);
+    world.until_state(&room, "published 0").await;
+    assert_eq!(talkie.interrupt().await, Some(0));
+}
+
 /// The application leaves publishing to another process, which has the same settings.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_module_runs_alone_with_the_same_settings() {

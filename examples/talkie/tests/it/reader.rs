@@ -65,6 +65,30 @@ async fn a_message_that_was_sent_twice_is_shown_once() {
     }
 }
 
+/// What is on the topic and no chat message holds up nothing that is behind it.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_chat_message_is_passed_over() {
+    let (world, kafka) = (World::new().await, Kafka::shared());
+    let topic = kafka.fresh_topic(1).await;
+    let settings = SettingsOnDisk::new("interval_ms = 20");
+    let app = Talkie::spawn(&world, &settings, &topic, &["app", "--no-publisher"]);
+    for (room, text) in [("odd", "hello"), ("lobby", "hello again")] {
+        assert_eq!(app.post(&message(room, text)).await.0, 202);
+    }
+    let odd = "UPDATE outbox SET payload_json = '{}' WHERE key = 'odd'";
+    world.database.execute(odd).await;
+    let reader = Talkie::spawn(&world, &settings, &topic, &["reader"]);
+    let publisher = Talkie::spawn(&world, &settings, &topic, &["publisher"]);
+    reader.logged("not a chat message, passed over").await;
+    until(1, async || {
+        world.database.count("feed WHERE room = 'lobby'").await
+    })
+    .await;
+    for running in [app, reader, publisher] {
+        assert_eq!(running.interrupt().await, Some(0));
+    }
+}
+
 async fn until(wanted: i64, mut look: impl AsyncFnMut() -> i64) {
     eventually("it has happened", async || match look().await {
         found if found == wanted => Ok(()),
