@@ -58,6 +58,7 @@ impl FileArena {
             layout: self.layout.clone(),
             ordering: "key".into(),
             topic: self.topic.clone(),
+            order_is_drawn: false,
         }
     }
 

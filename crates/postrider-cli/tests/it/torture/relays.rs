@@ -14,6 +14,7 @@ pub(crate) struct Target {
     pub(crate) layout: String,
     pub(crate) ordering: String,
     pub(crate) topic: String,
+    pub(crate) order_is_drawn: bool,
 }
 
 pub(crate) struct Relays {
@@ -105,6 +106,7 @@ fn write_config(target: &Target) -> PathBuf {
         broker = "main"
         topic = "{topic}"
         ordering = "{ordering}"
+        order_is_drawn = {order_is_drawn}
         batch = 20
         claims = 2
         poll_min = "20ms"
@@ -116,6 +118,7 @@ fn write_config(target: &Target) -> PathBuf {
         database = target.database,
         layout = target.layout,
         ordering = target.ordering,
+        order_is_drawn = target.order_is_drawn,
     );
     let path = std::env::temp_dir().join(format!("postrider-{}.toml", target.topic));
     std::fs::write(&path, text).unwrap();

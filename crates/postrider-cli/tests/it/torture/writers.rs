@@ -1,5 +1,7 @@
 //! The application under torture: its tables, its writers, and what it knows to have committed.
 
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use postrider::core::layout::Layout;
@@ -9,8 +11,11 @@ use postrider_testkit::database::{self, Database};
 use postrider_testkit::eventually_within;
 use postrider_testkit::history::{Seen, Verdict};
 use postrider_testkit::kafka::Kafka;
+use sqlx::PgConnection;
 
+use super::long;
 use super::relays::Target;
+use super::times::{self, Times};
 
 const WRITERS: usize = 8;
 /// Few, so that writers and relays meet on the same key all the time.
@@ -22,6 +27,10 @@ pub(crate) struct Arena {
     pub(crate) ordering: String,
     pub(crate) topic: String,
     pub(crate) kafka: Kafka,
+    /// Where the times of events come from.
+    pub(crate) times: Times,
+    /// Whether the relays know that the database draws them.
+    pub(crate) is_drawn: bool,
 }
 
 impl Arena {
@@ -39,6 +48,8 @@ impl Arena {
             ordering: ordering.into(),
             topic,
             kafka,
+            times: Times::Drawn,
+            is_drawn: false,
         };
         let init = InitOptions {
             claim_index: true,
@@ -63,6 +74,18 @@ impl Arena {
         arena
     }
 
+    pub(crate) fn with(self, times: Times) -> Self {
+        Self { times, ..self }
+    }
+
+    /// The same, with relays that know that no writer brings times of its own.
+    pub(crate) fn drawn(self) -> Self {
+        Self {
+            is_drawn: true,
+            ..self
+        }
+    }
+
     pub(crate) fn target(&self) -> Target {
         Target {
             kafka: self.kafka.bootstrap().into(),
@@ -70,6 +93,7 @@ impl Arena {
             layout: self.layout.clone(),
             ordering: self.ordering.clone(),
             topic: self.topic.clone(),
+            order_is_drawn: self.is_drawn,
         }
     }
 
@@ -84,16 +108,37 @@ impl Arena {
     /// Writes for `time` with every writer at once; how many events were committed.
     pub(crate) async fn write(&self, time: Duration) -> usize {
         let until = Instant::now() + time;
-        let long = self.hold_a_transaction_open(until);
-        let writers = (0..WRITERS).map(|_| self.write_until(until));
-        let (written, ()) = tokio::join!(futures::future::join_all(writers), long);
+        self.write_while(&|| Instant::now() < until).await
+    }
+
+    /// The same beside long transactions that write, too, until they have ended.
+    pub(crate) async fn write_beside_long(&self, time: Duration) -> usize {
+        let until = Instant::now() + time;
+        let is_over = AtomicBool::new(false);
+        let long = async {
+            let mut written = 0;
+            while written == 0 || Instant::now() < until {
+                written += long::write(self).await;
+            }
+            is_over.store(true, Relaxed);
+            written
+        };
+        let go_on = || !is_over.load(Relaxed);
+        let (written, long) = tokio::join!(self.write_while(&go_on), long);
+        written + long
+    }
+
+    async fn write_while(&self, go_on: &impl Fn() -> bool) -> usize {
+        let elsewhere = self.hold_a_transaction_open(go_on);
+        let writers = (0..WRITERS).map(|_| self.transactions(go_on));
+        let (written, ()) = tokio::join!(futures::future::join_all(writers), elsewhere);
         written.into_iter().sum()
     }
 
-    async fn write_until(&self, until: Instant) -> usize {
+    async fn transactions(&self, go_on: &impl Fn() -> bool) -> usize {
         let outbox = Outbox::new(self.layout());
         let mut committed = 0;
-        while Instant::now() < until {
+        while go_on() {
             // P6: no transaction of the application may fail because of the relay.
             committed += usize::from(
                 self.transaction(&outbox)
@@ -120,16 +165,7 @@ impl Arena {
             .execute(&mut *tx)
             .await?;
         for _ in 0..fastrand::u32(1..=3) {
-            let number: i64 = sqlx::query_scalar("SELECT nextval('numbers')")
-                .fetch_one(&mut *tx)
-                .await?;
-            let event = event(&self.layout, &self.topic, &key, number);
-            outbox.emit(&mut tx, event).await?;
-            sqlx::query("INSERT INTO truth VALUES ($1, $2)")
-                .bind(&key)
-                .bind(number)
-                .execute(&mut *tx)
-                .await?;
+            self.put(&mut tx, outbox, &key).await?;
         }
         pause(&mut tx, 10).await?;
         if fastrand::u32(..10) == 0 {
@@ -140,9 +176,34 @@ impl Arena {
         Ok(true)
     }
 
+    /// Writes one event of the key, and that it was written.
+    pub(crate) async fn put(
+        &self,
+        tx: &mut PgConnection,
+        outbox: &Outbox,
+        key: &str,
+    ) -> Result<(), Box<dyn std::error::Error>> {
+        let number: i64 = sqlx::query_scalar("SELECT nextval('numbers')")
+            .fetch_one(&mut *tx)
+            .await?;
+        let event = event(&self.layout, &self.topic, key, number);
+        match self.times.of(key) {
+            None => {
+                outbox.emit(tx, event).await?;
+            }
+            Some(time) => times::insert(tx, &self.layout, &self.topic, key, &event, time).await?,
+        }
+        sqlx::query("INSERT INTO truth VALUES ($1, $2)")
+            .bind(key)
+            .bind(number)
+            .execute(tx)
+            .await?;
+        Ok(())
+    }
+
     /// Somebody else's transaction that holds the horizon back.
-    async fn hold_a_transaction_open(&self, until: Instant) {
-        while Instant::now() < until {
+    async fn hold_a_transaction_open(&self, go_on: &impl Fn() -> bool) {
+        while go_on() {
             let mut tx = self.pool().begin().await.unwrap();
             sqlx::query("INSERT INTO elsewhere VALUES (2)")
                 .execute(&mut *tx)

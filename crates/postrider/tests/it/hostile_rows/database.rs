@@ -34,13 +34,7 @@ pub(super) enum Base {
 impl Base {
     pub(super) async fn postgres(layout: &Layout) -> Self {
         let database = fresh_schema().await;
-        let options = postgres::InitOptions {
-            claim_index: true,
-            notify: false,
-        };
-        postgres::init(&database.pool, layout, &options)
-            .await
-            .unwrap();
+        init(&database, layout).await;
         Self::Postgres(database)
     }
 
@@ -72,6 +66,25 @@ impl Base {
                 ))
                 .await;
         }
+    }
+
+    /// Changes the table, as those are that `init` did not make, and makes what the layout needs
+    /// beside it.
+    pub(super) async fn alter(&self, layout: &Layout, statements: &str) {
+        let Self::Postgres(database) = self else {
+            panic!("SQLite alters no columns");
+        };
+        // An index of an expression keeps the type of what it reads.
+        let indexes = format!(
+            "SELECT indexrelid::regclass::text FROM pg_index \
+             WHERE indrelid = to_regclass('{}') AND NOT indisunique",
+            layout.table.quoted()
+        );
+        for index in database.texts(&indexes).await.into_iter().flatten() {
+            database.execute(&format!("DROP INDEX {index}")).await;
+        }
+        database.execute(statements).await;
+        init(database, layout).await;
     }
 
     pub(super) fn store(&self, layout: &Layout) -> Arc<dyn OutboxStore> {
@@ -222,6 +235,15 @@ impl Base {
     }
 }
 
+async fn init(database: &Database, layout: &Layout) {
+    let options = postgres::InitOptions {
+        claim_index: true,
+        notify: false,
+    };
+    let made = postgres::init(&database.pool, layout, &options).await;
+    made.unwrap();
+}
+
 fn join(parts: impl Iterator<Item = String>) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
@@ -292,6 +314,7 @@ fn postgres_column(row: &PgRow) -> Column {
         "uuid" => Kind::Uuid,
         "integer" => Kind::Int,
         "bigint" => Kind::BigInt,
+        "double precision" | "numeric" => Kind::Number,
         "timestamp with time zone" => Kind::Time,
         "boolean" => Kind::Bool,
         "bytea" => Kind::Bytes,

@@ -6,6 +6,7 @@
 //! how many rows there are.
 
 mod database;
+mod numbers;
 mod rows;
 mod values;
 mod watch;
@@ -160,6 +161,7 @@ impl Run {
             random: Rng::with_seed(self.seed),
             large: 2,
             only: self.only.clone(),
+            turn: 0,
         };
         let pending = rows::pending(&self.layout, base.now());
         let mut filled = Filled {
@@ -187,7 +189,28 @@ impl Run {
             }
             filled.hostile.push(hostile);
         }
+        if self.only.is_none() {
+            self.assert_all_are_filled(&maker, &filled);
+        }
         filled
+    }
+
+    /// A whole run has a hostile value in every column that takes any. Numbers have each of theirs,
+    /// and the database took it.
+    fn assert_all_are_filled(&self, maker: &Maker<'_>, filled: &Filled) {
+        let has = |start: &str, must_be_stored: bool| {
+            let rows = filled.hostile.iter();
+            let mut rows = rows.filter(|row| row.stored.is_some() || !must_be_stored);
+            rows.any(|row| row.what.iter().any(|what| what.starts_with(start)))
+        };
+        for column in maker.open_columns() {
+            let is_there = self.rows < ROWS || has(&format!("{}=", column.name), false);
+            assert!(is_there, "{}: no {}", self.shown_again(), column.name);
+        }
+        for (column, name) in maker.numbers() {
+            let value = format!("{}={name}", column.name);
+            assert!(has(&value, true), "{}: no {value}", self.shown_again());
+        }
     }
 
     /// A table may have rules of its own, but our indexes must not keep an application from writing what it likes.

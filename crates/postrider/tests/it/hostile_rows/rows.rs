@@ -78,6 +78,8 @@ pub(super) struct Maker<'a> {
     pub(super) large: u32,
     /// The only hostile value that is made, as `column=name`.
     pub(super) only: Option<String>,
+    /// Rows whose columns were chosen at random.
+    pub(super) turn: usize,
 }
 
 /// A row of which some columns are hostile, and what became of its insert.
@@ -88,7 +90,7 @@ pub(super) struct Hostile {
     pub(super) stored: Option<Stored>,
 }
 
-impl Maker<'_> {
+impl<'a> Maker<'a> {
     pub(super) fn uuid(&mut self) -> String {
         let bits = self.random.u128(..);
         uuid::Builder::from_random_bytes(bits.to_be_bytes())
@@ -98,6 +100,11 @@ impl Maker<'_> {
 
     /// A key that the layout's table takes.
     pub(super) fn key(&mut self) -> String {
+        let name = self.key_column();
+        let column = self.columns.iter().find(|c| Some(c.name.as_str()) == name);
+        if column.is_some_and(|column| column.kind == Kind::Number) {
+            return self.random.u32(..).to_string();
+        }
         match self.layout.name.as_str() {
             "packfinderz" => self.uuid(),
             _ => format!("key-{}", Uuid::from_u128(self.random.u128(..)).simple()),
@@ -169,7 +176,7 @@ impl Maker<'_> {
         let key = self.key();
         let mut row = self.good(&key, &format!("bad-{number}"));
         let mut what = Vec::new();
-        for (column, name) in self.choice() {
+        for (column, name) in self.choice(number) {
             let value = values::make(name, &column, &mut self.random);
             what.push(format!("{}={name}", column.name));
             row.insert(column.name, value);
@@ -178,10 +185,25 @@ impl Maker<'_> {
         Hostile { row, what, stored }
     }
 
-    fn choice(&mut self) -> Vec<(Column, &'static str)> {
+    /// Every value of every column that holds numbers.
+    pub(super) fn numbers(&self) -> Vec<(Column, &'static str)> {
+        let columns = self.columns.iter().filter(|c| c.kind == Kind::Number);
+        let values = columns.flat_map(|column| {
+            let names = values::names(column).into_iter();
+            names.map(|name| (column.clone(), name))
+        });
+        values.collect()
+    }
+
+    fn choice(&mut self, number: usize) -> Vec<(Column, &'static str)> {
         if let Some(only) = &self.only {
             let wanted: Vec<&str> = only.split(',').collect();
             return self.named(&wanted);
+        }
+        // One after the other: chance would leave some of so few out.
+        let numbers = self.numbers();
+        if let Some(value) = numbers.get(number) {
+            return vec![value.clone()];
         }
         // What is dead for sure, and has a key that no index takes.
         if self.random.u8(0..5) == 0
@@ -200,18 +222,19 @@ impl Maker<'_> {
             ];
             return self.named(&wanted.each_ref().map(String::as_str));
         }
-        let columns = self.columns;
-        let open: Vec<&Column> = columns
-            .iter()
-            .filter(|column| self.is_open(column))
-            .collect();
+        let mut open = self.open_columns();
+        // Each column comes first in turn, so that all are filled.
+        let turn = self.turn % open.len();
+        self.turn += 1;
+        let first = open.remove(turn);
         // One column mostly: two may hide each other.
         let count = match self.random.u32(0..10) {
-            0..6 => 1,
-            6..9 => self.random.usize(2..=3),
+            0..6 => 0,
+            6..9 => self.random.usize(1..=2),
             _ => open.len(),
         };
-        let chosen = self.random.choose_multiple(open, count);
+        let mut chosen = self.random.choose_multiple(open, count);
+        chosen.push(first);
         let mut choice = Vec::new();
         for column in chosen {
             let mut names = values::names(column);
@@ -236,6 +259,11 @@ impl Maker<'_> {
             wanted.contains(&format!("{}={name}", column.name).as_str())
         };
         pairs.filter(is_wanted).collect()
+    }
+
+    pub(super) fn open_columns(&self) -> Vec<&'a Column> {
+        let columns = self.columns;
+        columns.iter().filter(|c| self.is_open(c)).collect()
     }
 
     /// The column that names a record's topic.

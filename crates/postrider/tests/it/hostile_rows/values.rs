@@ -38,6 +38,8 @@ pub(super) enum Kind {
     Uuid,
     Int,
     BigInt,
+    /// Not only integers.
+    Number,
     Time,
     Bool,
     Bytes,
@@ -74,6 +76,7 @@ const TEXTS: &[&str] = &[
     "no topic",
     "dots",
     "null word",
+    "nan word",
     "250 characters",
     LARGE_NAME,
 ];
@@ -90,6 +93,7 @@ const DOCUMENTS: &[&str] = &[
     "json many members",
     "json long members",
     "json spaces",
+    "json nan words",
     LARGE_NAME,
 ];
 /// What `json` keeps as it is and `jsonb` refuses.
@@ -100,18 +104,29 @@ const KEPT_DOCUMENTS: &[&str] = &[
     "json twice",
 ];
 const TIMES: &[&str] = &["infinity", "-infinity", "last year", "first year", "epoch"];
-/// What SQLite takes in any column.
+const NUMBERS: &[&str] = &[
+    "nan",
+    "number infinity",
+    "number -infinity",
+    "huge number",
+    "tiny number",
+    "minus zero",
+];
+/// What SQLite takes in any column. It has NULL for NaN.
 const LAX: &[&str] = &[
     "nul",
     "no utf-8",
     "blob",
     "empty blob",
     "real infinity",
+    "real -infinity",
+    "real nan",
     "real",
     "smallest int",
     "largest int",
     "empty",
     "half json",
+    "json with nan",
 ];
 
 /// The names of the values that the column takes.
@@ -124,6 +139,7 @@ pub(super) fn names(column: &Column) -> Vec<&'static str> {
         Kind::Uuid => vec!["nil", "max"],
         Kind::Int => vec!["smallest int4", "largest int4", "zero", "minus one"],
         Kind::BigInt => vec!["smallest int", "largest int", "zero", "minus one"],
+        Kind::Number => NUMBERS.to_vec(),
         Kind::Time => TIMES.to_vec(),
         Kind::Bool => vec!["true"],
         Kind::Bytes => vec!["empty blob", "blob", "zeros", LARGE_NAME],
@@ -176,6 +192,7 @@ fn text(name: &str, random: &mut Rng) -> Option<Value> {
         "no topic" => "a/b c*#?".into(),
         "dots" => "..".into(),
         "null word" => "NULL".into(),
+        "nan word" => "NaN".into(),
         "250 characters" => "\u{1f511}".repeat(250),
         LARGE_NAME => "x".repeat(LARGE),
         "nul" => "a\0b".into(),
@@ -219,6 +236,7 @@ fn document(name: &str, random: &mut Rng) -> Option<Value> {
             format!("{{\"id\": \"{long}\", \"{long}\": \"{long}\"}}")
         }
         "json spaces" => " \n\t { \"a\" :\r\n [ ] } ".into(),
+        "json nan words" => "{\"id\": \"NaN\", \"a\": \"Infinity\", \"-Infinity\": []}".into(),
         "json lone surrogate" => "{\"a\": \"\\ud800\"}".into(),
         "json lone surrogate in a name" => "{\"\\udfff\": 1}".into(),
         "json nul" => "{\"id\": \"a\\u0000b\"}".into(),
@@ -276,6 +294,15 @@ fn plain(name: &str, column: &Column, random: &mut Rng) -> Value {
         LARGE_NAME => Value::Bytes(vec![0xff; LARGE]),
         "no utf-8" => Value::RawText(vec![b'a', 0xff, 0xfe, random.u8(0x80..)]),
         "real infinity" => Value::Real(f64::INFINITY),
+        "real -infinity" => Value::Real(f64::NEG_INFINITY),
+        "real nan" => Value::Real(f64::NAN),
+        "nan" => "NaN".into(),
+        "number infinity" => "Infinity".into(),
+        "number -infinity" => "-Infinity".into(),
+        "huge number" => "1e300".into(),
+        "tiny number" => "-1e-300".into(),
+        "minus zero" => "-0".into(),
+        "json with nan" => "{\"a\": NaN, \"id\": -Infinity}".into(),
         "real" => Value::Real(-0.5e-300),
         "half json" => "{\"a\": ".into(),
         _ => text(name, random).unwrap_or_else(|| panic!("{name:?} is no value of {column:?}")),
