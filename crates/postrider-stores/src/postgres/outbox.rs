@@ -19,7 +19,7 @@ use crate::sql::table::{Kind, Table};
 use crate::structure::{self, is_stale};
 
 /// Claims wait for this look at the table. It takes milliseconds, unless somebody has locked the table.
-const LOOKING_MAX: Duration = Duration::from_secs(5);
+pub(super) const LOOKING_MAX: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(super) struct Ready {

@@ -5,6 +5,7 @@ use sqlx::Row as _;
 
 use super::history;
 use super::progress::{self, Progress};
+use super::segments::CLEANER;
 use crate::postgres::PostgresStore;
 use crate::postgres::claim::lock_class;
 use crate::postgres::error::store_error;
@@ -74,10 +75,11 @@ impl PostgresStore {
         let begin = format!(
             "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '{LOCK_SECS}s'; \
              SET LOCAL statement_timeout = '24h'; \
-             SELECT pg_advisory_xact_lock({}, grp) FROM generate_series(0, {} - 1) AS grp; {}",
-            lock_class(&inner.options.layout),
+             SELECT pg_advisory_xact_lock({class}, {CLEANER}); \
+             SELECT pg_advisory_xact_lock({class}, grp) FROM generate_series(0, {} - 1) AS grp; {}",
             stream.groups,
-            anchor.lock
+            anchor.lock,
+            class = lock_class(&inner.options.layout),
         );
         let (mut tx, _) = Tx::begin(&inner.pool, begin.into())
             .await
@@ -104,7 +106,8 @@ impl PostgresStore {
             .bind(snapshot)
             .bind(drawn)
             .bind(here.system)
-            .bind(here.timeline);
+            .bind(here.timeline)
+            .bind(highest.max(drawn));
         start.execute(tx.connection()).await.map_err(&failed)?;
         tx.commit().await.map_err(&failed)?;
         Ok(Anchored {

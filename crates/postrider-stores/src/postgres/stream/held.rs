@@ -132,17 +132,6 @@ pub(super) async fn write(
             );
         }
     }
-    if !settlement.copies.is_empty() {
-        let copy = bind_troubles(query(&statements.copy), &settlement.copies);
-        let copied = copy
-            .execute(opened.tx.connection())
-            .await
-            .map_err(&failed)?;
-        let (found, wanted) = (copied.rows_affected(), settlement.copies.len());
-        if found != wanted as u64 {
-            return Err(void(inner, &format!("{found} of {wanted} records found")));
-        }
-    }
     if !settlement.failed_again.is_empty() {
         let retry = bind_troubles(query(&statements.retry), &settlement.failed_again);
         retry
@@ -157,6 +146,9 @@ pub(super) async fn write(
             .await
             .map_err(&failed)?;
     }
+    if !settlement.copies.is_empty() {
+        keep_aside(inner, stream, &mut opened, &settlement.copies).await?;
+    }
     // Under the groups' locks: another worker of this process must not take it for somebody else's.
     let company = &stream.company;
     company.wrote(members().map(|(progress, _)| progress));
@@ -169,6 +161,32 @@ pub(super) async fn write(
         Some(found) => void(inner, found),
         None => failed(error),
     })
+}
+
+/// Copies records. Copies of others are set aside where they have the same positions.
+async fn keep_aside(
+    inner: &Inner,
+    stream: &Stream,
+    opened: &mut Opened,
+    copies: &[Trouble<'_>],
+) -> Result<(), StoreError> {
+    let failed = store_error("settle a claim", &inner.name());
+    let wanted = copies.len() as u64;
+    let mut found = 0;
+    for is_first in [true, false] {
+        let connection = opened.tx.connection();
+        let copy = bind_troubles(query(&stream.statements.copy), copies);
+        let copied = copy.execute(&mut *connection).await.map_err(&failed)?;
+        found = copied.rows_affected();
+        if found == wanted {
+            return Ok(());
+        }
+        if is_first {
+            let aside = query(&stream.statements.aside).execute(connection);
+            aside.await.map_err(&failed)?;
+        }
+    }
+    Err(void(inner, &format!("{found} of {wanted} records found")))
 }
 
 /// What the server says where a group is not found as it was.

@@ -10,6 +10,7 @@ use sqlx::{PgConnection, Row as _};
 use super::Stream;
 use super::progress::{self, Progress};
 use crate::postgres::Inner;
+use crate::postgres::error::store_error;
 use crate::postgres::outbox::query;
 
 const REMEDY: &str = "nothing is lost, and nothing is published until `postrider stream re-anchor` has been run for this outbox";
@@ -43,24 +44,29 @@ impl Stream {
     /// Where a look was taken, on the connection that took it.
     pub(super) async fn here(
         &self,
+        inner: &Inner,
         look: &PgRow,
         connection: &mut PgConnection,
-    ) -> Result<Here, sqlx::Error> {
-        let since: String = look.try_get("here_since")?;
+    ) -> Result<Here, StoreError> {
+        let failed = store_error("look which database this is", &inner.name());
+        let timeline: Option<String> = look.try_get("here_timeline").map_err(&failed)?;
+        let timeline = timeline.ok_or_else(|| StoreError::Unavailable {
+            reason: "the database is a standby: it is read when it is promoted, or the primary is reached"
+                .into(),
+            source: None,
+        })?;
+        let since: String = look.try_get("here_since").map_err(&failed)?;
         let system = match (self.asked.of(&since), &self.statements.system) {
             (Some(system), _) => system,
             (None, None) => None,
             (None, Some(statement)) => {
-                let row = query(statement).fetch_one(connection).await?;
-                let system: Option<String> = row.try_get(0)?;
+                let row = query(statement).fetch_one(connection).await;
+                let system: Option<String> = row.and_then(|row| row.try_get(0)).map_err(&failed)?;
                 self.asked.keep(since, system.clone());
                 system
             }
         };
-        Ok(Here {
-            system,
-            timeline: look.try_get("here_timeline")?,
-        })
+        Ok(Here { system, timeline })
     }
 }
 
@@ -81,6 +87,10 @@ pub(super) fn check(inner: &Inner, progress: &Progress, here: &Here) -> Result<(
             "positions of outbox {name} have gone back: they were drawn up to {}, and its sequence is at {}: it was set back, \
              or did not come along when the table was copied; {REMEDY}",
             progress.highest, progress.drawn
+        ))),
+        _ if progress.is_set_back => Err(StoreError::Mismatch(format!(
+            "positions of outbox {name} have gone back: records were written with positions that had been read by then, since \
+             its sequence was restarted or set back; {REMEDY}"
         ))),
         _ => Ok(()),
     }

@@ -16,10 +16,12 @@ mod read;
 mod segments;
 mod settlement;
 mod snapshot;
+mod tables;
 mod team;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 use std::time::Instant;
 
 use postrider_core::layout::State;
@@ -29,7 +31,8 @@ use sqlx::Row as _;
 use super::Inner;
 use super::claim::records;
 use super::error::store_error;
-use super::outbox::{Ready, query, writer};
+use super::outbox::{LOOKING_MAX, Ready, query, writer};
+use super::tx::{Tx, bounded};
 use crate::sql::statement::stream::{self as statement, SEGMENTS, beside, segment};
 use crate::sql::table::Table;
 use ahead::{Session, Shelf};
@@ -56,6 +59,8 @@ pub(super) struct Stream {
     /// What was read ahead.
     shelf: Shelf,
     asked: history::Asked,
+    /// The file of the sequence with which all was well: it is another one when the sequence is restarted.
+    trusted: AtomicI64,
     company: Company,
 }
 
@@ -102,7 +107,13 @@ impl Inner {
         let Some(statements) = writer(&self.options, table).stream(knows_system) else {
             return Ok(None);
         };
-        let row = self.pool.fetch_one(query(&statements.groups)).await;
+        let (mut tx, _) = Tx::begin(&self.pool, bounded(LOOKING_MAX).into())
+            .await
+            .map_err(&failed)?;
+        tables::check_positions(self, table, &mut tx).await?;
+        tables::check_copies(self, table, &statements.copied, &mut tx).await?;
+        let row = query(&statements.groups).fetch_one(tx.connection()).await;
+        tx.commit().await.map_err(&failed)?;
         let groups: i32 = row.and_then(|row| row.try_get(0)).map_err(&failed)?;
         let groups = u32::try_from(groups).unwrap_or(0);
         if groups == 0 {
@@ -116,6 +127,7 @@ impl Inner {
             groups,
             shelf: Shelf::default(),
             asked: history::Asked::default(),
+            trusted: AtomicI64::default(),
             company: Company::default(),
         }))
     }

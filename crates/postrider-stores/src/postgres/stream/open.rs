@@ -1,5 +1,6 @@
 //! How a claim's transaction begins: locks, then a look at the database, in one message.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use postrider_core::{Share, StoreError};
@@ -7,7 +8,7 @@ use sqlx::{AssertSqlSafe, Row as _};
 
 use super::Stream;
 use super::history::{self, Here};
-use super::progress::{Progress, nobody};
+use super::progress::{Progress, mark_set_back, nobody};
 use crate::postgres::Inner;
 use crate::postgres::claim::{begin_settings, lock_lanes};
 use crate::postgres::error::store_error;
@@ -57,6 +58,7 @@ pub(super) async fn open(
     }
     let looks = || rows.iter().filter(|row| row.try_get_raw("lane").is_err());
     let look = looks().next().ok_or_else(|| nobody(inner))?;
+    let here = stream.here(inner, look, tx.connection()).await?;
     let read_only: bool = look.try_get("read_only").map_err(&failed)?;
     if read_only {
         return Err(StoreError::Unavailable {
@@ -64,15 +66,24 @@ pub(super) async fn open(
             source: None,
         });
     }
-    let here = stream.here(look, tx.connection()).await.map_err(&failed)?;
     let mut standing = Vec::with_capacity(held.len());
     for look in looks() {
         let progress = Progress::of(inner, stream, look)?;
         if held.contains(&progress.group) {
-            history::check(inner, &progress, &here)?;
             standing.push(progress);
         }
     }
+    // A sequence that was restarted may have passed the old mark before anybody looked.
+    let file: i64 = look.try_get("file").map_err(&failed)?;
+    let looks_closer = stream.trusted.load(Relaxed) != file;
+    if looks_closer {
+        let marked = mark_set_back(stream, &mut standing, tx.connection()).await;
+        marked.map_err(&failed)?;
+    }
+    for progress in &standing {
+        history::check(inner, progress, &here)?;
+    }
+    stream.trusted.store(file, Relaxed);
     let in_company = stream.company.was_here(&standing);
     Ok(Some(Opened {
         in_company,
@@ -81,7 +92,7 @@ pub(super) async fn open(
         troubled: look.try_get("troubled").map_err(&failed)?,
         here,
         tx,
-        has_read: false,
+        has_read: looks_closer,
     }))
 }
 

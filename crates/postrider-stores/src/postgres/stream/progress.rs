@@ -9,7 +9,8 @@ use super::history::Here;
 use super::snapshot::Snapshot;
 use crate::postgres::Inner;
 use crate::postgres::error::store_error;
-use crate::postgres::tx::Tx;
+use crate::postgres::outbox::query;
+use crate::postgres::tx::{OPERATOR_MAX, Tx, bounded};
 
 /// Saved progress, with the end of the difference that is being read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub(super) struct Progress {
     pub(super) fresh: bool,
     /// Whether a snapshot is of a time that this database has not reached.
     pub(super) is_ahead: bool,
+    /// Whether records came after `from` with positions up to `from_low`, in this group or another.
+    pub(super) is_set_back: bool,
     /// The last position that is known to have been drawn, and the one that the sequence now gives.
     pub(super) highest: i64,
     pub(super) drawn: i64,
@@ -71,6 +74,7 @@ impl Progress {
             epoch: number("epoch")?,
             position: number("position")?,
             is_ahead: from.xmax.max(to.xmax) > now.xmax,
+            is_set_back: false,
             highest,
             drawn,
             from,
@@ -118,6 +122,7 @@ impl Progress {
             to_high: 100,
             fresh: true,
             is_ahead: false,
+            is_set_back: false,
             highest: 100,
             drawn: 100,
             system: None,
@@ -132,13 +137,36 @@ pub(super) async fn standing(
     stream: &Stream,
 ) -> Result<(Here, Vec<Progress>), StoreError> {
     let failed = store_error("look at the stream's progress", &inner.name());
-    let mut tx = Tx::lend(&inner.pool).await.map_err(&failed)?;
-    let standing = standing_on(inner, stream, tx.connection()).await?;
-    tx.give_back().await.map_err(&failed)?;
-    Ok(standing)
+    // Records are found by index, however the table was analysed.
+    let begin = format!(
+        "{}; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off",
+        bounded(OPERATOR_MAX)
+    );
+    let (mut tx, _) = Tx::begin(&inner.pool, begin.into())
+        .await
+        .map_err(&failed)?;
+    let (here, mut standing) = standing_on(inner, stream, tx.connection()).await?;
+    let marked = mark_set_back(stream, &mut standing, tx.connection()).await;
+    marked.map_err(&failed)?;
+    tx.commit().await.map_err(&failed)?;
+    Ok((here, standing))
 }
 
-/// The same by a connection, which may lead elsewhere than others do.
+/// Looks for records that are in no difference.
+pub(super) async fn mark_set_back(
+    stream: &Stream,
+    standing: &mut [Progress],
+    connection: &mut PgConnection,
+) -> Result<(), sqlx::Error> {
+    let row = query(&stream.statements.set_back).fetch_one(connection);
+    let is_set_back = row.await?.try_get(0)?;
+    for progress in standing {
+        progress.is_set_back = is_set_back;
+    }
+    Ok(())
+}
+
+/// The same by a connection, which may lead elsewhere than others do, and without looking at records.
 pub(super) async fn standing_on(
     inner: &Inner,
     stream: &Stream,
@@ -152,8 +180,7 @@ pub(super) async fn standing_on(
         .await
         .map_err(&failed)?;
     let first = rows.first().ok_or_else(|| nobody(inner))?;
-    let here = stream.here(first, connection).await;
-    let here = here.map_err(&failed)?;
+    let here = stream.here(inner, first, connection).await?;
     let standing = rows.iter().map(|row| Progress::of(inner, stream, row));
     Ok((here, standing.collect::<Result<_, _>>()?))
 }

@@ -14,8 +14,8 @@ use crate::postgres::tx::Tx;
 use crate::sql::micros_of;
 use crate::sql::statement::stream::{SEGMENTS, Segment};
 
-/// The lock of those who clean up, beside those of the lanes.
-const CLEANER: i32 = 1000;
+/// The lock of those who clean up, or move the sequence of positions, beside those of the lanes.
+pub(super) const CLEANER: i32 = 1000;
 
 /// How long emptying a segment waits for readers. Whoever wants to read meanwhile waits behind it; writers do not, as
 /// they write to another segment.

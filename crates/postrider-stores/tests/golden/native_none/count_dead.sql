@@ -1,5 +1,5 @@
 SELECT count(*) FROM (SELECT o."position", o."type", o."topic", o."key", o."payload", o."headers", o."created_at", (pg_visible_in_snapshot(o."xid", p.from_snapshot) OR p.to_snapshot IS NOT NULL AND o."position" <= p.position AND pg_visible_in_snapshot(o."xid", p.to_snapshot)) AS settled, false AS dead, 0 AS attempts, NULL::text AS last_error, NULL::timestamptz AS next_attempt_at
 FROM "postrider_outbox" AS o JOIN (SELECT s.* FROM generate_series(0, (SELECT max(m.groups) - 1 FROM "postrider_outbox_stream" AS m)) AS g(grp) CROSS JOIN LATERAL (SELECT * FROM "postrider_outbox_stream" AS s WHERE s.grp = g.grp ORDER BY s.version DESC LIMIT 1) AS s) AS p ON (hashtext(coalesce(o."key"::text, o."position"::text)) & 2147483647) % 32 % p.groups = p.grp
-WHERE NOT EXISTS (SELECT FROM "postrider_outbox_troubles" AS c WHERE c."position" = o."position")
+WHERE NOT EXISTS (SELECT FROM "postrider_outbox_troubles" AS c WHERE c."position" = o."position" AND c."event_id" IS NOT DISTINCT FROM o."event_id")
 UNION ALL SELECT c."position", c."type", c."topic", c."key", c."payload", c."headers", c."created_at", false, c.dead, c.attempts, c.last_error, c.next_attempt_at FROM "postrider_outbox_troubles" AS c) AS o
 WHERE (o.dead)

@@ -5,6 +5,8 @@ mod cursors;
 mod reading;
 mod restore;
 mod segments;
+mod standby;
+mod structure;
 mod teams;
 mod troubles;
 

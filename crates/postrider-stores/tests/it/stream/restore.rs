@@ -127,6 +127,147 @@ async fn positions_that_went_back_are_refused_until_the_stream_is_anchored_anew(
     assert_eq!(numbers(&drain(&store).await), [7, 8]);
 }
 
+/// The sequence has passed the old mark before anybody looks, so that it tells nothing any more.
+#[tokio::test]
+async fn positions_that_went_back_and_caught_up_are_refused() {
+    for known in [true, false] {
+        let world = world("native", "").await;
+        let mut store = world.store();
+        for number in 1..=20 {
+            world.emit(world.event(Some("a"), number)).await;
+        }
+        drain(&store).await;
+        // What was read last is the start of the next difference only when that is saved.
+        world.emit(world.event(Some("a"), 21)).await;
+        drain(&store).await;
+        let restart = "TRUNCATE postrider_outbox RESTART IDENTITY";
+        world.database.execute(restart).await;
+        for number in 22..=61 {
+            world.emit(world.event(Some("a"), number)).await;
+        }
+        if !known {
+            store = world.store();
+        }
+        assert_refused(&store).await;
+        assert_eq!(store.re_anchor().await.unwrap().unread, 40);
+        world.emit(world.event(Some("a"), 62)).await;
+        assert_eq!(numbers(&drain(&store).await), (22..=62).collect::<Vec<_>>());
+        assert!(drain(&store).await.is_empty());
+    }
+}
+
+/// Copies of records that are gone have positions that other records have now.
+#[tokio::test]
+async fn copies_and_records_of_one_position_are_told_apart() {
+    use postrider_core::{Actor, DeadLetters as _, Fate, RecordFilter, Records as _};
+    let world = world("native", "").await;
+    let store = world.store();
+    let dead = |error: &str| Fate::Dead {
+        attempts: 1,
+        error: error.into(),
+    };
+    for number in 1..=3 {
+        world
+            .emit(world.event(Some(&format!("k{number}")), number))
+            .await;
+    }
+    let claim = store.claim(ALL).await.unwrap().unwrap();
+    claim
+        .settle(&[dead("one"), dead("two"), dead("three")])
+        .await
+        .unwrap();
+    let restart = "TRUNCATE postrider_outbox RESTART IDENTITY";
+    world.database.execute(restart).await;
+    for number in 4..=6 {
+        world
+            .emit(world.event(Some(&format!("k{number}")), number))
+            .await;
+    }
+    let first = [postrider_core::RecordId::Int(1)];
+    let by = Actor("test".into());
+    assert_eq!(store.discard(&first, &by).await.unwrap(), 1);
+    assert_eq!(world.database.count("postrider_outbox").await, 3);
+    // Those that come now fail too, at positions of others that have failed.
+    let claim = store.claim(ALL).await.unwrap().unwrap();
+    assert_eq!(claim.records().len(), 3);
+    claim
+        .settle(&[dead("four"), dead("five"), dead("six")])
+        .await
+        .unwrap();
+    let found = store.find(&RecordFilter::dead(), None, 10).await.unwrap();
+    let errors: Vec<_> = found
+        .items
+        .iter()
+        .filter_map(|item| item.error.as_deref())
+        .collect();
+    assert_eq!(errors, ["two", "three", "four", "five", "six"]);
+    let ids: Vec<_> = found.items.iter().map(|item| item.id.clone()).collect();
+    assert_eq!(store.resend(&ids, &by).await.unwrap(), 5);
+    assert_eq!(numbers(&drain(&store).await), (2..=6).collect::<Vec<_>>());
+    assert_eq!(store.re_anchor().await.unwrap().unread, 0);
+}
+
+/// Whoever is in doubt may anchor a stream any number of times.
+#[tokio::test]
+async fn anchoring_again_publishes_nothing_twice() {
+    let world = half_read().await;
+    let store = world.store();
+    assert_eq!(store.re_anchor().await.unwrap().unread, 3);
+    assert_eq!(store.re_anchor().await.unwrap().unread, 3, "they still are");
+    let mut read = numbers(&drain(&store).await);
+    read.sort_unstable();
+    assert_eq!(read, [3, 4, 5, 6]);
+    for _ in 0..3 {
+        assert_eq!(store.re_anchor().await.unwrap().unread, 0);
+    }
+    world.emit(world.event(Some("a"), 7)).await;
+    assert_eq!(store.re_anchor().await.unwrap().unread, 1);
+    assert_eq!(numbers(&drain(&store).await), [7]);
+    assert_eq!(store.re_anchor().await.unwrap().unread, 0);
+    assert!(drain(&store).await.is_empty());
+}
+
+/// Positions cannot be trusted, but a copy shows that its record was read.
+#[tokio::test]
+async fn a_record_that_has_a_copy_counts_as_read() {
+    let world = half_read().await;
+    let store = world.store();
+    world
+        .database
+        .execute(
+            "ALTER SEQUENCE postrider_outbox_position RESTART WITH 3; SELECT nextval('postrider_outbox_position'); \
+             UPDATE postrider_outbox_stream SET system = '1'",
+        )
+        .await;
+    assert_refused(&store).await;
+    // Of the doubtful ones, 1 and 2 come again and 3 is kept aside.
+    assert_eq!(store.re_anchor().await.unwrap().unread, 5);
+    let mut read = numbers(&drain(&store).await);
+    read.sort_unstable();
+    assert_eq!(read, [1, 2, 3, 4, 5, 6]);
+}
+
+/// As copies that were restored without the progress that belongs to them.
+#[tokio::test]
+async fn a_record_that_is_copied_twice_has_one_copy() {
+    let world = half_read().await;
+    let store = world.store();
+    world
+        .database
+        .execute(
+            "UPDATE postrider_outbox_stream SET from_snapshot = '3:3:', from_low = 0, to_snapshot = NULL, position = 0, to_high = 0; \
+             UPDATE postrider_outbox_troubles SET attempts = 9, dead = true",
+        )
+        .await;
+    // 4 waits behind the dead record, which is met again and is not revived by it.
+    let mut read = numbers(&drain(&store).await);
+    read.sort_unstable();
+    assert_eq!(read, [1, 2, 5, 6]);
+    let kept = "SELECT count(*) FROM postrider_outbox_troubles WHERE dead AND attempts = 9";
+    assert_eq!(world.database.number(kept).await, 1);
+    assert_eq!(world.database.count("postrider_outbox_troubles").await, 2);
+}
+
 /// Rows were copied to another cluster and the sequence was not, as logical replication does it; then the service went on there.
 /// What it wrote has positions and transactions of which old progress says that they were read.
 #[tokio::test]

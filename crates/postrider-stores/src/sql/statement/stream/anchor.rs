@@ -15,7 +15,7 @@ pub(crate) struct Anchor {
     /// snapshot, a position up to which nothing is taken for read → how many records are unread. Gives these the transaction's own
     /// number, and those that are settled one that every snapshot has.
     pub renumber: Arc<str>,
-    /// snapshot, sequence, system identifier or NULL, timeline.
+    /// snapshot, sequence, system identifier or NULL, timeline, the last position that was ever drawn.
     pub start: Arc<str>,
     /// the last position that was ever drawn: what is drawn next lies above it.
     pub forward: Arc<str>,
@@ -37,7 +37,7 @@ impl StreamWriter<'_> {
             forward: format!("SELECT setval({}, $1::int8)", literal(&self.sequence())).into(),
             start: format!(
                 "UPDATE {} SET version = version + 1, epoch = epoch + 1, position = 0, \
-                 from_snapshot = $1::text::pg_snapshot, from_low = 0, to_snapshot = NULL, to_low = 0, to_high = 0, \
+                 from_snapshot = $1::text::pg_snapshot, from_low = 0, to_snapshot = NULL, to_low = 0, to_high = $5, \
                  next_low = $2, system = $3, timeline = $4, updated_at = now()",
                 self.progress()
             )
@@ -45,7 +45,7 @@ impl StreamWriter<'_> {
         }
     }
 
-    /// A record above `to_high` was never read. Those of this database have such positions, since the sequence came
+    /// A record above `to_high` was never read, unless it was copied. Those of this database have such positions, since the sequence came
     /// along; so the numbers of their transactions are never compared with those of the old database.
     fn renumber(&self) -> String {
         format!(
@@ -58,8 +58,10 @@ impl StreamWriter<'_> {
             outbox = self.outbox(),
             xid_column = self.xid.quoted(),
             read = format_args!(
-                "({position} <= p.to_high AND {position} > $2::int8 AND {})",
+                "({position} <= p.to_high AND {position} > $2::int8 AND {} OR EXISTS (SELECT FROM {} AS c WHERE {}))",
                 self.settled(),
+                self.troubles(),
+                self.is_copy("c", "o"),
                 position = self.position("o"),
             ),
             mine = self.mine(),

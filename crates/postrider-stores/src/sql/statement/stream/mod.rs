@@ -39,6 +39,9 @@ pub(crate) struct Stream {
     /// → how many groups there are.
     pub groups: Arc<str>,
     look: Arc<str>,
+    /// → whether records came after a group's `from` with positions up to its `from_low`: they would be in no difference. Looks
+    /// at what is unread, by the index on transactions.
+    pub set_back: Arc<str>,
     /// Takes the table locks that settling needs: whoever keeps others from writing is met before anything is published, and
     /// so is a missing right.
     pub prepare: Arc<str>,
@@ -52,6 +55,8 @@ pub(crate) struct Stream {
     pub advance: Advance,
     /// positions, attempts, errors or NULL, microseconds to wait, dead.
     pub copy: Arc<str>,
+    /// Gives copies of records that are gone positions before all others, if one of them has the position of another record.
+    pub aside: Arc<str>,
     /// positions.
     pub forget: Arc<str>,
     /// positions, attempts, errors, microseconds to wait, dead.
@@ -60,6 +65,8 @@ pub(crate) struct Stream {
     pub backlog: Arc<str>,
     pub segments: segments::Statements,
     pub anchor: Anchor,
+    /// Those of a record that its copy has too.
+    pub copied: Vec<Identifier>,
 }
 
 /// Planning this was a third of what a look costs, so it is not asked in each.
@@ -120,6 +127,7 @@ impl Writer<'_> {
         Some(Stream {
             groups: stream.groups().into(),
             look: stream.look().into(),
+            set_back: stream.set_back().into(),
             prepare: stream.prepare().into(),
             system: knows_system.then(|| SYSTEM.into()),
             difference: stream.difference(),
@@ -127,11 +135,13 @@ impl Writer<'_> {
             parked: stream.parked().into(),
             advance: stream.advance(),
             copy: stream.copy().into(),
+            aside: stream.aside().into(),
             forget: stream.forget().into(),
             retry: stream.retry().into(),
             backlog: stream.backlog().into(),
             segments: stream.segments(),
             anchor: stream.anchor(),
+            copied: stream.record_columns().into_iter().cloned().collect(),
         })
     }
 }
@@ -167,6 +177,19 @@ impl StreamWriter<'_> {
 
     fn xid(&self, alias: &str) -> String {
         of(alias, self.xid)
+    }
+
+    /// Whether a copy is that of a record. Where positions were set back, another record may have the position of a copy.
+    fn is_copy(&self, copy: &str, record: &str) -> String {
+        let columns = &self.writer.layout.columns;
+        let telling = columns.event_id.as_ref().unwrap_or(&columns.created_at);
+        format!(
+            "{} = {} AND {} IS NOT DISTINCT FROM {}",
+            self.position(copy),
+            self.position(record),
+            of(copy, telling),
+            of(record, telling)
+        )
     }
 
     /// The group that a record belongs to, of so many. By key even where order does not matter: progress is per group, so whose a

@@ -64,7 +64,7 @@ impl StreamWriter<'_> {
         format!(
             "(SELECT {own}, {settled} AS settled, false AS dead, 0 AS attempts, NULL::text AS last_error, \
              NULL::timestamptz AS next_attempt_at\nFROM {outbox} AS o JOIN ({standing}) AS p ON {mine}\n\
-             WHERE NOT EXISTS (SELECT FROM {troubles} AS c WHERE {copied} = {position})\n\
+             WHERE NOT EXISTS (SELECT FROM {troubles} AS c WHERE {copied})\n\
              UNION ALL SELECT {copies}, false, c.dead, c.attempts, c.last_error, c.next_attempt_at FROM {troubles} AS c)",
             own = list("o"),
             settled = self.settled(),
@@ -72,8 +72,7 @@ impl StreamWriter<'_> {
             standing = self.standing(),
             mine = self.mine(),
             troubles = self.troubles(),
-            copied = self.position("c"),
-            position = self.position("o"),
+            copied = self.is_copy("c", "o"),
             copies = list("c"),
         )
     }
@@ -91,10 +90,11 @@ impl StreamWriter<'_> {
     /// The record goes with its copy, or it would look published.
     pub(super) fn discard(&self) -> String {
         format!(
-            "WITH copies AS (DELETE FROM {} AS o WHERE {among})\nDELETE FROM {} AS o WHERE {among}",
+            "WITH c AS (DELETE FROM {} AS o WHERE {} RETURNING o.*)\nDELETE FROM {} AS o USING c WHERE {}",
             self.troubles(),
+            self.among(),
             self.outbox(),
-            among = self.among(),
+            self.is_copy("c", "o"),
         )
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::segments::{SEGMENTS, segment};
 use super::{Stream, StreamWriter};
+use crate::sql::statement::literal;
 
 /// Finding the records of a difference of snapshots. All statements take limit, the groups that are wanted
 /// or NULL for all, and how many there are, first.
@@ -41,16 +42,28 @@ impl StreamWriter<'_> {
     /// taken first.
     pub(super) fn look(&self) -> String {
         format!(
-            "SELECT s.grp, s.groups, s.version, s.epoch, s.position, s.from_snapshot::text, s.from_low, s.to_snapshot::text, \
+            "SELECT pg_relation_filenode({sequence_literal})::int8 AS file, s.grp, s.groups, s.version, s.epoch, s.position, s.from_snapshot::text, s.from_low, s.to_snapshot::text, \
              s.to_low, s.to_high, s.next_low, s.system, s.timeline, pg_current_snapshot()::text AS now, {drawn} AS drawn, \
              EXISTS (SELECT FROM {troubles}) AS troubled, pg_postmaster_start_time()::text AS here_since, \
-             substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) AS here_timeline, \
+             CASE WHEN NOT pg_is_in_recovery() THEN substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END AS here_timeline, \
              current_setting('transaction_read_only') = 'on' AS read_only\n\
              FROM {sequence} AS q CROSS JOIN unnest('{{groups}}'::int4[]) AS w(grp) CROSS JOIN LATERAL {latest} AS s",
+            sequence_literal = literal(&self.sequence()),
             drawn = self.drawn("q"),
             troubles = self.troubles(),
             sequence = self.sequence(),
             latest = self.latest("w.grp"),
+        )
+    }
+
+    pub(super) fn set_back(&self) -> String {
+        format!(
+            "SELECT EXISTS (SELECT FROM ({}) AS p CROSS JOIN {} AS o\n\
+             WHERE {} >= pg_snapshot_xmax(p.from_snapshot) AND {} <= p.from_low)",
+            self.standing(),
+            self.outbox(),
+            self.xid("o"),
+            self.position("o"),
         )
     }
 

@@ -78,7 +78,8 @@ impl StreamWriter<'_> {
         Advance(self.progress())
     }
 
-    /// $1 positions, $2 attempts, $3 errors or NULL, $4 microseconds to wait, $5 dead.
+    /// $1 positions, $2 attempts, $3 errors or NULL, $4 microseconds to wait, $5 dead. A record that comes again, because progress
+    /// was lost, is as bad as its copy says.
     pub(super) fn copy(&self) -> String {
         let columns = self.record_columns();
         let names: Vec<String> = columns.iter().map(|column| column.quoted()).collect();
@@ -87,9 +88,13 @@ impl StreamWriter<'_> {
             .map(|column| super::of("o", column))
             .collect();
         format!(
-            "INSERT INTO {troubles} ({names}, attempts, last_error, next_attempt_at, dead)\n\
+            "INSERT INTO {troubles} AS c ({names}, attempts, last_error, next_attempt_at, dead)\n\
              SELECT {values}, f.attempts, f.error, {due}, f.dead FROM {fates}\n\
-             JOIN {outbox} AS o ON {position} = f.position",
+             JOIN {outbox} AS o ON {position} = f.position\n\
+             ON CONFLICT ({id}) DO UPDATE SET attempts = greatest(c.attempts, excluded.attempts), \
+             last_error = coalesce(excluded.last_error, c.last_error), \
+             next_attempt_at = greatest(c.next_attempt_at, excluded.next_attempt_at), dead = c.dead OR excluded.dead\n\
+             WHERE {again}",
             troubles = self.troubles(),
             names = names.join(", "),
             values = values.join(", "),
@@ -97,6 +102,8 @@ impl StreamWriter<'_> {
             fates = self.fates(),
             outbox = self.outbox(),
             position = self.position("o"),
+            id = self.position(""),
+            again = self.is_copy("c", "excluded"),
         )
     }
 

@@ -25,6 +25,7 @@ fn statements_of_a_stream_are_as_they_were() {
         let count = writer.count("o", &RecordFilter::dead());
         for (what, text) in [
             ("look", &*stream.look(&[0, 1])),
+            ("set_back", &stream.set_back),
             ("later", &stream.difference.later[1]),
             ("running", &stream.difference.running),
             ("both", &stream.difference.both[1]),
@@ -35,6 +36,7 @@ fn statements_of_a_stream_are_as_they_were() {
             ("retry", &stream.retry),
             ("backlog", &stream.backlog),
             ("segment_over", &stream.segments.each[1].over),
+            ("aside", &stream.aside),
             ("renumber", &stream.anchor.renumber),
             ("find", &find.text),
             ("count_dead", &count.text),

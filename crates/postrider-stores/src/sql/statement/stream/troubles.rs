@@ -55,4 +55,25 @@ impl StreamWriter<'_> {
             token("v.x"),
         )
     }
+
+    /// In their order, and before those that are kept: these are younger, since their records are there.
+    pub(super) fn aside(&self) -> String {
+        let columns = self.record_columns();
+        let more = columns[1..].iter().map(|column| column.quoted());
+        format!(
+            "WITH gone AS (DELETE FROM {troubles} AS c\n\
+             WHERE NOT EXISTS (SELECT FROM {outbox} AS o WHERE {own})\n\
+             AND EXISTS (SELECT FROM {troubles} AS c JOIN {outbox} AS o ON {at} = {position} AND NOT ({own})) RETURNING c.*)\n\
+             INSERT INTO {troubles} ({id}, {more}, attempts, last_error, next_attempt_at, dead)\n\
+             SELECT row_number() OVER (ORDER BY {id}) - count(*) OVER () - 1, {more}, attempts, last_error, next_attempt_at, dead \
+             FROM gone",
+            troubles = self.troubles(),
+            outbox = self.outbox(),
+            own = self.is_copy("c", "o"),
+            at = self.position("c"),
+            position = self.position("o"),
+            id = self.position(""),
+            more = more.collect::<Vec<_>>().join(", "),
+        )
+    }
 }
