@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use postrider_core::StoreError;
 use sqlx::Row as _;
+use sqlx::postgres::PgRow;
 
 use super::{Stream, history};
 use crate::postgres::Inner;
@@ -20,6 +21,9 @@ pub(super) const CLEANER: i32 = 1000;
 /// How long emptying a segment waits for readers. Whoever wants to read meanwhile waits behind it; writers do not, as
 /// they write to another segment.
 const LOCK_MILLIS: u32 = 50;
+
+/// How long it may take to find out whether a segment may go.
+const DECIDING_MAX: Duration = Duration::from_secs(60);
 
 /// A segment ends when its first record is older than this part of what is kept.
 const SEGMENTS_PER_KEEP: u32 = 4;
@@ -79,6 +83,8 @@ async fn rotate(inner: &Inner, stream: &Stream, keep: Duration) -> Result<(), St
     tx.commit().await.map_err(&failed)
 }
 
+/// Whether a segment may go is decided while others read it: that may take long where transactions are open for long, since
+/// every record that is younger than the oldest of them is looked at.
 async fn empty(
     inner: &Inner,
     stream: &Stream,
@@ -86,43 +92,44 @@ async fn empty(
     keep: Duration,
 ) -> Result<u64, StoreError> {
     let failed = store_error("empty a segment", &segment.table.to_string());
-    let over = query(&segment.over).bind(micros_of(keep));
-    let over = inner.pool.fetch_one(over).await;
-    if !over
-        .and_then(|row| row.try_get::<bool, _>(0))
-        .map_err(&failed)?
-    {
+    let over = || query(&segment.over).bind(micros_of(keep));
+    let is_over = |row: PgRow| row.try_get::<bool, _>(0);
+    let row = inner.pool.fetch_one(over()).await;
+    if !row.and_then(is_over).map_err(&failed)? {
         return Ok(0);
     }
-    let count = inner.pool.fetch_one(query(&segment.count)).await;
-    let count: i64 = count.and_then(|row| row.try_get(0)).map_err(&failed)?;
     let begin = format!(
-        "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = {LOCK_MILLIS}; {}",
-        segment.lock
+        "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = {LOCK_MILLIS}; \
+         SET LOCAL statement_timeout = {}; {}",
+        DECIDING_MAX.as_millis(),
+        segment.close
     );
     let mut tx = match Tx::begin(&inner.pool, begin.into()).await {
         Ok((tx, _)) => tx,
-        // Somebody reads it. There is a next time.
+        // Somebody writes to it. There is a next time.
         Err(error) if is_locked(&error) => return Ok(0),
         Err(error) => return Err(failed(error)),
     };
     history::check_standing_on(inner, stream, tx.connection()).await?;
     // Now that nobody can write to it any more.
-    let over = query(&segment.over)
-        .bind(micros_of(keep))
-        .fetch_one(tx.connection())
-        .await;
-    if !over
-        .and_then(|row| row.try_get::<bool, _>(0))
-        .map_err(&failed)?
-    {
+    let row = over().fetch_one(tx.connection()).await;
+    let mut goes = row.and_then(is_over).map_err(&failed)?;
+    let count = query(&segment.count).fetch_one(tx.connection()).await;
+    let count: i64 = count.and_then(|row| row.try_get(0)).map_err(&failed)?;
+    if goes {
+        goes = match query(&segment.lock).execute(tx.connection()).await {
+            Ok(_) => true,
+            // Somebody reads it.
+            Err(error) if is_locked(&error) => false,
+            Err(error) => return Err(failed(error)),
+        };
+    }
+    if !goes {
         tx.rollback().await.map_err(&failed)?;
         return Ok(0);
     }
-    query(&segment.empty)
-        .execute(tx.connection())
-        .await
-        .map_err(&failed)?;
+    let emptied = query(&segment.empty).execute(tx.connection()).await;
+    emptied.map_err(&failed)?;
     tx.commit().await.map_err(&failed)?;
     Ok(u64::try_from(count).unwrap_or(0))
 }

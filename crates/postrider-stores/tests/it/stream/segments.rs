@@ -1,9 +1,10 @@
 //! Segments: what is emptied, when, and whom it keeps waiting.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use postrider_core::{Fate, OutboxStore as _, Purge as _};
+use postrider_core::{Fate, OutboxStore as _, Purge as _, Want};
 use postrider_testkit::eventually;
 use tokio::time::timeout;
 
@@ -159,6 +160,49 @@ async fn somebody_who_reads_a_segment_is_not_waited_for() {
     assert_eq!(cleaned.expect("it does not wait").unwrap(), 0);
     reader.rollback().await.unwrap();
     assert_eq!(store.purge(Duration::ZERO, 10).await.unwrap(), 1);
+}
+
+/// S3: to find out whether a segment may go takes as long as it takes, and keeps nobody from reading.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_segment_is_closed_to_readers_only_once_it_is_known_to_be_over() {
+    const RECORDS: u32 = 60_000;
+    let world = world("native", "").await;
+    let (store, pool) = (world.store(), &world.database.pool);
+    // Because of this one every record is looked at.
+    let mut held = pool.begin().await.unwrap();
+    let number = sqlx::query("SELECT pg_current_xact_id()");
+    number.execute(&mut *held).await.unwrap();
+    let insert = "INSERT INTO postrider_outbox (topic, type, key, payload) \
+                  SELECT 't', 't', 'k' || n, '{}' FROM generate_series(1, 60000) AS n";
+    world.database.execute(insert).await;
+    let all = Want {
+        limit: RECORDS,
+        ..ALL
+    };
+    while let Some(claim) = store.claim(all).await.unwrap() {
+        let published = vec![Fate::Published; claim.records().len()];
+        claim.settle(&published).await.unwrap();
+    }
+    let sample = "SELECT DISTINCT l.mode FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid) \
+                  WHERE l.relation = 'postrider_outbox_0'::regclass AND l.granted \
+                  AND l.mode IN ('ShareLock', 'AccessExclusiveLock') AND a.query LIKE 'SELECT coalesce%'";
+    let cleaning = AtomicBool::new(true);
+    let clean = async {
+        let gone = store.purge(Duration::ZERO, 10).await.unwrap();
+        cleaning.store(false, Ordering::Release);
+        gone
+    };
+    let watch = async {
+        let mut seen = BTreeSet::new();
+        while cleaning.load(Ordering::Acquire) {
+            seen.extend(world.database.texts(sample).await.into_iter().flatten());
+        }
+        seen
+    };
+    let (gone, seen) = tokio::join!(clean, watch);
+    assert_eq!(gone, u64::from(RECORDS));
+    assert_eq!(seen, BTreeSet::from(["ShareLock".to_owned()]));
+    held.rollback().await.unwrap();
 }
 
 /// Claims, writers and cleaners at once: nothing is lost, and no writer waits for a cleaner.

@@ -33,6 +33,8 @@ pub(crate) struct Segment {
     pub filled: Arc<str>,
     /// microseconds to keep → whether all in it is old enough and settled, and it is not the one that is written to.
     pub over: Arc<str>,
+    /// Keeps writers away, and nobody who reads.
+    pub close: Arc<str>,
     pub lock: Arc<str>,
     /// → about how many records it holds: positions that were rolled back count too.
     pub count: Arc<str>,
@@ -74,6 +76,7 @@ impl StreamWriter<'_> {
             .into(),
             filled: format!("SELECT EXISTS (SELECT FROM {name})").into(),
             over: self.over(&name, number).into(),
+            close: format!("LOCK TABLE ONLY {name} IN SHARE MODE").into(),
             lock: format!("LOCK TABLE ONLY {name} IN ACCESS EXCLUSIVE MODE").into(),
             count: format!(
                 "SELECT coalesce(max({id}) - min({id}) + 1, 0) FROM ONLY {name} AS o",
