@@ -341,6 +341,43 @@ async fn a_held_claim_says_when_it_lapses() {
     assert!(world.database.number(timeout).await >= 1);
 }
 
+/// S2: a read that takes longer than a claim may be held must not leave a claim that has lapsed, again and again.
+#[tokio::test]
+async fn a_claim_has_its_time_from_when_its_records_are_in_hand() {
+    for (preset, table) in [("gopipe", "outbox"), ("native", "postrider_outbox_0")] {
+        let world = world(preset, "").await;
+        let store = world.store();
+        // What a first claim does beside claiming is done by then.
+        assert!(store.claim(ALL).await.unwrap().is_none());
+        world.emit(world.event(None, 1)).await;
+        let mut elsewhere = world.database.pool.begin().await.unwrap();
+        let lock = format!("LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE");
+        sqlx::raw_sql(sqlx::AssertSqlSafe(lock))
+            .execute(&mut *elsewhere)
+            .await
+            .unwrap();
+        let lets_go = async {
+            let waiting = format!(
+                "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = '{table}'::regclass"
+            );
+            eventually("the claim waits", async || {
+                match world.database.number(&waiting).await {
+                    0 => Err(()),
+                    _ => Ok(()),
+                }
+            })
+            .await;
+            let now = Instant::now();
+            elsewhere.rollback().await.unwrap();
+            now
+        };
+        let (claim, read_at) = tokio::join!(store.claim(ALL), lets_go);
+        let lapses_at = claim.unwrap().unwrap().lapses_at().unwrap();
+        let hold_max = Options::new(world.layout.clone()).hold_max;
+        assert!(lapses_at >= read_at + hold_max, "{preset}");
+    }
+}
+
 #[tokio::test]
 async fn two_outboxes_share_the_side_table_and_nothing_else() {
     let uuids = world("polyshop", "").await;

@@ -165,6 +165,11 @@ impl Shared {
     /// Sends what can be sent and gives one outcome per record, in order.
     async fn publish(&self, records: &[Record], deadline: Duration) -> Vec<Outcome> {
         if deadline.is_zero() {
+            tracing::warn!(
+                outbox = self.name,
+                records = records.len(),
+                "claim lapsed before anything was sent; give it more time by `lease`"
+            );
             return records
                 .iter()
                 .map(|_| Outcome::failed(Failure::Untried, "claim lapsed"))

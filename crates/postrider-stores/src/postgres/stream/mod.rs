@@ -171,7 +171,6 @@ enum Round {
 }
 
 async fn round(inner: &Arc<Inner>, ready: &Arc<Ready>, want: Want) -> Result<Round, StoreError> {
-    let started = Instant::now();
     let failed = store_error("claim records", &inner.name());
     let stream = ready.stream()?;
     let Some(mut opened) = open::open(inner, stream, want.share).await? else {
@@ -194,7 +193,8 @@ async fn round(inner: &Arc<Inner>, ready: &Arc<Ready>, want: Want) -> Result<Rou
             session: Session::start(inner, ready, opened, &gathered.parts, want.limit),
             gathered,
             limit: want.limit,
-            lapses_at: started + inner.options.hold_max,
+            // As in `hold.rs`.
+            lapses_at: Instant::now() + inner.options.hold_max,
         })));
     }
     let settlement = Settlement::new(&gathered, &[], opened.drawn);
