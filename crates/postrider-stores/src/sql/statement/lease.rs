@@ -206,7 +206,8 @@ impl Writer<'_> {
             self.order("c"),
         );
         let among = (self.dialect.among_selected)(&self.id("o"), &chosen);
-        format!("{among}\nAND {}\nAND {}", self.pending("o"), self.due("o"))
+        let still = self.by_id(self.pending("o"));
+        format!("{among}\nAND {still}\nAND {}", self.due("o"))
     }
 
     /// A record that nobody may pass who has its key: held, waiting for its retry time, or dead where that parks.

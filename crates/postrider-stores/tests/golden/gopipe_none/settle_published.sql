@@ -1,2 +1,2 @@
 UPDATE "outbox" AS o SET "published" = true
-WHERE o."id" = ANY($1::int8[]) AND o."published" = false
+WHERE o."id" = ANY($1::int8[]) AND CASE WHEN o."published" = false THEN true END

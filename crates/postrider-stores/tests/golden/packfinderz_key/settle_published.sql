@@ -1,2 +1,2 @@
 UPDATE "outbox_events" AS o SET "published_at" = clock_timestamp()
-WHERE o."id" = ANY($1::uuid[]) AND o."published_at" IS NULL
+WHERE o."id" = ANY($1::uuid[]) AND CASE WHEN o."published_at" IS NULL THEN true END

@@ -2,4 +2,4 @@ WITH f AS (SELECT * FROM unnest($1::uuid[], $2::int4[], $3::text[], $4::int8[], 
 INSERT INTO "postrider_troubles" (outbox, record_id, id_token, key, key_token, record_created_at, attempts, next_attempt_at, last_error, dead)
 SELECT $7, f.id::text, hashtextextended(f.id::text COLLATE "C", 1), f.key, hashtextextended(f.key COLLATE "C", 0), (SELECT o."created_at"::timestamptz FROM "outbox_events" AS o WHERE o."id" = f.id LIMIT 1), f.attempts, clock_timestamp() + f.wait * interval '1 microsecond', f.error, f.dead FROM f
 ON CONFLICT (outbox, id_token) DO UPDATE SET record_id = excluded.record_id, key = excluded.key, key_token = excluded.key_token, record_created_at = excluded.record_created_at, attempts = excluded.attempts, next_attempt_at = excluded.next_attempt_at, last_error = excluded.last_error, dead = excluded.dead)
-UPDATE "outbox_events" AS o SET "error_message" = coalesce(f.error, o."error_message"), "processed" = f.dead FROM f WHERE o."id" = f.id AND o."processed" = false
+UPDATE "outbox_events" AS o SET "error_message" = coalesce(f.error, o."error_message"), "processed" = f.dead FROM f WHERE o."id" = f.id AND CASE WHEN o."processed" = false THEN true END

@@ -18,7 +18,7 @@ AND c.token NOT IN (
 ORDER BY c."created_at", c."id"
 LIMIT $1
 ))
-AND o."published_at" IS NULL AND o."status" IN ('pending', 'failed', 'publishing')
+AND CASE WHEN o."published_at" IS NULL AND o."status" IN ('pending', 'failed', 'publishing') THEN true END
 AND (o."status" IN ('pending', 'failed') AND (o."next_attempt_at" IS NULL OR o."next_attempt_at" <= now() OR o."status" = 'pending' AND o."next_attempt_at" <= o."created_at")
   OR o."status" = 'publishing' AND NOT (o."last_attempt_at" IS NOT NULL AND o."last_attempt_at" >= now() + -60000000 * interval '1 microsecond'))
 RETURNING o."id" AS c0, o."topic" AS c1, o."key" AS c2, o."idempotency_key" AS c3, o."payload_json" AS c4, o."created_at" AS c5, o."retry_count" AS c6, o."last_attempt_at"::timestamptz AS token, (SELECT count(*) FROM head) AS seen
