@@ -40,8 +40,10 @@ use crate::sql::table::Kind;
 
 /// How often the floor is raised while records come.
 const EVERY: Duration = Duration::from_millis(200);
-/// How long before a look a value must have been seen.
+/// How long before a look a value must have been seen. Where the database draws all values none is needed, and claims
+/// read again what was published in this time.
 const MARGIN: Duration = Duration::from_secs(2);
+const MARGIN_DRAWN: Duration = Duration::from_millis(100);
 const MARGIN_MAX: Duration = Duration::from_secs(3600);
 /// Looking below the floor takes at most one part in so many of the time.
 const BELOW_PART: u32 = 100;
@@ -84,10 +86,11 @@ struct State {
 }
 
 impl Floor {
-    pub(super) fn new(kind: Option<Kind>) -> Self {
+    /// `drawn`: whether all values are drawn by the database.
+    pub(super) fn new(kind: Option<Kind>, drawn: bool) -> Self {
         let state = State {
             floor: None,
-            margin: MARGIN,
+            margin: if drawn { MARGIN_DRAWN } else { MARGIN },
             marks: VecDeque::new(),
             awaited: None,
             below_at: Instant::now(),

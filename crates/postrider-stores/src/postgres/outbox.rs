@@ -63,6 +63,7 @@ impl Inner {
                 writer(&self.options, &table)
                     .floor_column()
                     .map(|(_, kind)| kind),
+                self.options.order_is_drawn,
             ),
             table,
         });
