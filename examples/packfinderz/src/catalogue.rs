@@ -1,5 +1,6 @@
 //! Every event type and aggregate type of PackFinderz. The labels of the database's enums, the registry, the payloads'
-//! types and the consumers all come from the two tables here, and from nowhere else.
+//! types and the consumers all come from the two tables here. The library's preset has labels of its own, for those who do
+//! not use this program; `the_migrated_outbox_is_the_layouts` holds the two equal.
 
 use postrider::core::EventPayload;
 use schemars::generate::SchemaSettings;

@@ -53,6 +53,23 @@ async fn is_piped_on(world: &World) {
     world.place([6]).await;
     let message = messages.next().await.unwrap();
     assert_eq!(message.message().topic.as_str(), world.events);
+    // S4-47: the row's bytes and the attributes that were stored with it.
+    let row = "SELECT data::text FROM outbox WHERE NOT published UNION ALL \
+               SELECT name || '=' || value FROM outbox, jsonb_each_text(attributes::jsonb) AS a(name, value) \
+               WHERE NOT published";
+    let row: Vec<String> = (world.database.texts(row).await.into_iter())
+        .flatten()
+        .collect();
+    let (data, attributes) = row.split_first().unwrap();
+    assert_eq!(message.message().payload.as_deref(), Some(data.as_bytes()));
+    let headers = message.message().headers.iter();
+    let headers: Vec<String> = headers
+        .map(|header| format!("{}={}", header.name, String::from_utf8_lossy(&header.value)))
+        .collect();
+    assert!(!attributes.is_empty());
+    for attribute in attributes {
+        assert!(headers.contains(attribute), "{attribute}: {headers:?}");
+    }
     message.ack().unwrap();
     source.stop().await;
     assert!(messages.next().await.is_none());

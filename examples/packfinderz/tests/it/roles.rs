@@ -69,7 +69,7 @@ async fn complaints(program: Program) -> Vec<serde_json::Value> {
         .collect()
 }
 
-/// A1-03: the publisher publishes, marks dead and retries with a role that may update only `published_at`,
+/// A1-03: the publisher publishes and marks dead with a role that may update only `published_at`,
 /// `attempt_count` and `last_error`; the only line of its log that is a warning is the one about the row that is dead.
 /// Without such a row there is none.
 #[tokio::test]

@@ -115,6 +115,12 @@ async fn services_in_four_languages_share_nothing_but_tables_and_topics() {
     let both = ["confirmation", "receipt"];
     assert_eq!(shop.until_notified(&placed, 2).await, both);
     let trace = assert_events(&shop, &placed, user, book).await;
+    let statuses = format!(
+        "SELECT string_agg(status, ' ' ORDER BY position) FROM statuses WHERE order_id = '{}'",
+        placed.order
+    );
+    let statuses = shop.payments().texts(&statuses).await;
+    assert_eq!(statuses, ["INITIATED SUCCESS"]);
     let services = ["gateway", "relay", ORDER_SERVICE].iter().chain(&CONSUMERS);
     let services: Vec<&str> = services.copied().collect();
     let spans = until_traced(port + 12, &trace, &services).await;
@@ -140,7 +146,7 @@ async fn services_in_four_languages_share_nothing_but_tables_and_topics() {
     assert_mailed(&shop, &placed, port + 10).await;
 
     let said = running.interrupt().await;
-    assert_named(&said, &placed.event, &trace);
+    assert_named(&said, &placed, &trace);
 }
 
 /// What the Java and Node.js services wrote as rows has become what Rust would have published. Gives the trace.
@@ -267,15 +273,21 @@ async fn assert_watched(port: u16) {
 }
 
 /// In whatever language a service is written, its lines about an event have the event's id and its trace.
-fn assert_named(said: &[String], event: &str, trace: &str) {
+fn assert_named(said: &[String], placed: &Placed, trace: &str) {
     let lines = said
         .iter()
+        .filter(|line| line.contains(&placed.event) || line.contains(&placed.order))
         .filter_map(|line| serde_json::from_str(line).ok());
     let lines: Vec<Value> = lines.collect();
-    let services: Vec<&str> = lines
-        .iter()
-        .filter(|line| line["eventId"] == event)
-        .inspect(|line| assert_eq!(line["traceId"], trace, "{line}"))
+    for line in &lines {
+        // The relay's names are those of its other fields.
+        let has = |name: &str, other: &str| line.get(name).or(line.get(other)).is_some();
+        assert!(has("eventId", "event_id"), "{line}");
+        let named = line.get("traceId").or(line.get("trace_id"));
+        assert_eq!(named, Some(&Value::from(trace)), "{line}");
+    }
+    let of_event = lines.iter().filter(|line| line["eventId"] == placed.event);
+    let services: Vec<&str> = of_event
         .filter_map(|line| line["service"].as_str())
         .collect();
     for service in CONSUMERS.iter().chain(&[ORDER_SERVICE]) {
