@@ -10,6 +10,7 @@ use sqlx::postgres::PgRow;
 use sqlx::{Connection as _, PgConnection, Row as _};
 
 use super::error::store_error;
+use super::floor::Range;
 use super::ids::{IdList, PgQuery};
 use super::outbox::{Ready, query};
 use super::rows::{self, PgCells};
@@ -90,25 +91,23 @@ fn troubled(layout: &Layout, outbox: &str) -> String {
     )
 }
 
-/// A claim's statement with all parameters of `sql/statement/claim.rs` but the depth of a look, which is bound by those
-/// who look by depth.
+/// What one statement of a claim looks at.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Look<'a> {
+    pub limit: u32,
+    /// All if there are none named.
+    pub lanes: Option<&'a [i32]>,
+    /// By lease in order: how many records to look at.
+    pub depth: Option<u32>,
+    pub range: &'a Range,
+}
+
+/// A claim's statement with all parameters of `sql/statement/claim.rs`.
 pub(super) fn claiming(
     inner: &Inner,
     ready: &Ready,
     statement: &Arc<str>,
-    limit: u32,
-    begun: &Begun,
-) -> Result<PgQuery, StoreError> {
-    claiming_to_depth(inner, ready, statement, limit, begun, None)
-}
-
-pub(super) fn claiming_to_depth(
-    inner: &Inner,
-    ready: &Ready,
-    statement: &Arc<str>,
-    limit: u32,
-    begun: &Begun,
-    depth: Option<u32>,
+    look: Look<'_>,
 ) -> Result<PgQuery, StoreError> {
     let layout = &inner.options.layout;
     let alone = inner.memory.refusals().left_alone(layout.ordering)?;
@@ -120,16 +119,18 @@ pub(super) fn claiming_to_depth(
         _ => (Vec::new(), Vec::new()),
     };
     let bound = query(statement)
-        .bind(i64::from(limit))
-        .bind(begun.lanes.clone())
+        .bind(i64::from(look.limit))
+        .bind(look.lanes.map(<[i32]>::to_vec))
         .bind(ready.table.full_name.clone())
         .bind(alone.ids)
         .bind(alone.keys);
     let bound = IdList::new(ready.id_kind, &due)?
         .bind(bound)
-        .bind(depth.map(i64::from))
+        .bind(look.depth.map(i64::from))
         .bind(None::<i64>);
-    Ok(IdList::new(ready.id_kind, &waiting)?.bind(ready.floor.bind(bound)))
+    let bound = ready.floor.bind_from(bound, look.range);
+    let bound = IdList::new(ready.id_kind, &waiting)?.bind(bound);
+    Ok(ready.floor.bind_rest(bound, look.range))
 }
 
 fn begin_text(options: &Options, claim_index: bool) -> String {

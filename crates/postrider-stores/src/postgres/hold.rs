@@ -11,8 +11,9 @@ use postrider_core::{Claim, Fate, Record, Settled, StoreError, Want};
 use sqlx::Row as _;
 
 use super::Inner;
-use super::claim::{Begun, begin, claiming, fetch};
+use super::claim::{Begun, Look, begin, claiming, fetch};
 use super::error::store_error;
+use super::floor::Range;
 use super::ids::{IdList, PgQuery};
 use super::outbox::{Ready, query};
 use super::settling::Settling;
@@ -71,7 +72,37 @@ async fn select(
     want: Want,
     begun: &mut Begun,
 ) -> Result<Vec<Record>, StoreError> {
-    let select = claiming(inner, ready, &ready.statements.claim, want.limit, begun)?;
+    for range in ready.floor.ranges(begun.lanes.as_deref()) {
+        let began = Instant::now();
+        let records = select_in(inner, ready, want, begun, &range).await?;
+        match range.is_below {
+            true => {
+                let lanes = begun.lanes.as_deref();
+                (ready.floor).looked_below(lanes, began.elapsed(), !records.is_empty());
+            }
+            false => ready.floor.seen(&records),
+        }
+        if !records.is_empty() {
+            return Ok(records);
+        }
+    }
+    Ok(Vec::new())
+}
+
+async fn select_in(
+    inner: &Inner,
+    ready: &Ready,
+    want: Want,
+    begun: &mut Begun,
+    range: &Range,
+) -> Result<Vec<Record>, StoreError> {
+    let look = Look {
+        limit: want.limit,
+        lanes: begun.lanes.as_deref(),
+        depth: None,
+        range,
+    };
+    let select = claiming(inner, ready, &ready.statements.claim, look)?;
     let fetched = fetch(inner, ready, select, want.bytes, begun.tx.connection()).await?;
     let mut records = fetched.records;
     // What another worker could not settle while this claim waited for the database.
@@ -81,7 +112,6 @@ async fn select(
             refusals.leaves_alone(&record.id)
         });
     }
-    ready.floor.seen(&records);
     Ok(records)
 }
 

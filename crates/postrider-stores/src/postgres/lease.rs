@@ -13,11 +13,9 @@ use sqlx::postgres::PgRow;
 use sqlx::{Row as _, ValueRef as _};
 
 use super::Inner;
-use super::claim::{
-    Begun, WITHOUT_WAITING, begin, claiming, claiming_to_depth, fetch, fetch_with, lock_class,
-};
+use super::claim::{Begun, Look, WITHOUT_WAITING, begin, claiming, fetch, fetch_with, lock_class};
 use super::error::store_error;
-use super::floor::Time;
+use super::floor::{Range, Time};
 use super::ids::{IdList, PgQuery};
 use super::outbox::{Ready, query};
 use super::settling::{BACK, SAVEPOINT, Settling};
@@ -40,6 +38,8 @@ pub(super) struct Depth(AtomicU32);
 
 impl Depth {
     const MIN: u32 = 256;
+    /// Below the floor there is little that can be claimed among much that cannot.
+    const BELOW: u32 = 1 << 20;
     /// Each step looks twice as far.
     const STEPS_MAX: u32 = 3;
 
@@ -97,7 +97,6 @@ pub(super) async fn claim(
     let Some((records, token)) = taken else {
         return Ok(None);
     };
-    ready.floor.seen(&records);
     let lapses_at = inner.options.lease_lapses(started);
     Ok(Some(Box::new(Leased {
         inner: inner.clone(),
@@ -115,11 +114,37 @@ async fn take(
     inner: &Inner,
     ready: &Ready,
     begun: &mut Begun,
-    mut want: Want,
+    want: Want,
 ) -> Result<Option<Taken>, StoreError> {
-    let mut depth = ready.depth.of(want.limit);
+    for range in ready.floor.ranges(begun.lanes.as_deref()) {
+        let began = Instant::now();
+        let taken = take_in(inner, ready, begun, want, &range).await?;
+        if range.is_below {
+            let lanes = begun.lanes.as_deref();
+            (ready.floor).looked_below(lanes, began.elapsed(), taken.is_some());
+        } else if let Some((records, _)) = &taken {
+            ready.floor.seen(records);
+        }
+        if taken.is_some() {
+            return Ok(taken);
+        }
+    }
+    Ok(None)
+}
+
+async fn take_in(
+    inner: &Inner,
+    ready: &Ready,
+    begun: &mut Begun,
+    mut want: Want,
+    range: &Range,
+) -> Result<Option<Taken>, StoreError> {
+    let mut depth = match range.is_below {
+        true => Depth::BELOW,
+        false => ready.depth.of(want.limit),
+    };
     loop {
-        let found = look(inner, ready, begun, want, depth).await?;
+        let found = look(inner, ready, begun, want, depth, range).await?;
         let whole = found.seen < i64::from(depth);
         match found.token {
             // More was taken than is wanted in memory: all of it is let go, and less is taken.
@@ -129,7 +154,9 @@ async fn take(
                 want.limit = u32::try_from(found.records.len()).unwrap_or(1);
             }
             Some(token) => {
-                ready.depth.learn(want.limit, found.records.len(), whole);
+                if !range.is_below {
+                    ready.depth.learn(want.limit, found.records.len(), whole);
+                }
                 return Ok(Some((found.records, token)));
             }
             // Everything that was looked at is held or blocked, and there is more behind it.
@@ -151,9 +178,21 @@ async fn take_with_care(
         return Err(StoreError::Mismatch("a lease needs a status column".into()));
     };
     let layout = &inner.options.layout;
-    let chosen = claiming(inner, ready, &lease.choose, want.limit, &begun)?;
-    let chosen = fetch(inner, ready, chosen, want.bytes, begun.tx.connection()).await?;
-    let mut records = chosen.records;
+    let mut records = Vec::new();
+    for range in &ready.floor.ranges(begun.lanes.as_deref()) {
+        let look = Look {
+            limit: want.limit,
+            lanes: begun.lanes.as_deref(),
+            depth: None,
+            range,
+        };
+        let chosen = claiming(inner, ready, &lease.choose, look)?;
+        let chosen = fetch(inner, ready, chosen, want.bytes, begun.tx.connection()).await?;
+        records = chosen.records;
+        if !records.is_empty() {
+            break;
+        }
+    }
     let mut marking = Marking {
         ready,
         text,
@@ -209,10 +248,18 @@ async fn look(
     begun: &mut Begun,
     want: Want,
     depth: u32,
+    range: &Range,
 ) -> Result<Found, StoreError> {
     let ordered = begun.lanes_held > 0;
-    let bound =
-        |text, begun: &Begun| claiming_to_depth(inner, ready, text, want.limit, begun, Some(depth));
+    let bound = |text, begun: &Begun| {
+        let look = Look {
+            limit: want.limit,
+            lanes: begun.lanes.as_deref(),
+            depth: Some(depth),
+            range,
+        };
+        claiming(inner, ready, text, look)
+    };
     let (mut token, mut seen) = (None, 0);
     let first = |row: &PgRow| {
         if ordered {

@@ -59,12 +59,7 @@ impl Inner {
             id_kind: table.kind(&layout.columns.id),
             stream,
             depth: Depth::default(),
-            floor: Floor::new(
-                writer(&self.options, &table)
-                    .floor_column()
-                    .map(|(_, kind)| kind),
-                self.options.order_is_drawn,
-            ),
+            floor: Floor::new(writer(&self.options, &table).floor_column()),
             table,
         });
         *known = Some(ready.clone());

@@ -8,7 +8,7 @@ use postrider_testkit::database::fresh_schema;
 use serde_json::Value;
 use sqlx::Row as _;
 
-use super::claim::{begin, claiming_to_depth};
+use super::claim::{Look, begin, claiming};
 use super::{InitOptions, Options, PostgresStore, connect, init};
 use crate::catalogue::Catalogue as _;
 
@@ -110,7 +110,14 @@ async fn rows_read(store: &PostgresStore) -> u64 {
     let mut begun = begin(inner, &ready, want).await.unwrap().unwrap();
     let claim = &ready.statements.claim;
     let text: Arc<str> = format!("EXPLAIN (ANALYZE, FORMAT JSON) {claim}").into();
-    let explain = claiming_to_depth(inner, &ready, &text, 10, &begun, Some(10_000)).unwrap();
+    let range = &ready.floor.ranges(None)[0];
+    let look = Look {
+        limit: 10,
+        lanes: begun.lanes.as_deref(),
+        depth: Some(10_000),
+        range,
+    };
+    let explain = claiming(inner, &ready, &text, look).unwrap();
     let row = explain.fetch_one(begun.tx.connection()).await.unwrap();
     let plan: String = row.try_get_unchecked(0).unwrap();
     let plan: Value = serde_json::from_str(&plan).unwrap();

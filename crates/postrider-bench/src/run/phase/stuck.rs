@@ -33,6 +33,7 @@ const MAKE: u32 = 3000;
 const RETRY_AFTER: Duration = Duration::from_secs(4 * 3600);
 /// A claim may find nothing in the part of the table that it looked at, and look further the next time.
 const EMPTY_MAX: u32 = 1000;
+const TEND: Duration = Duration::from_secs(10);
 /// Until whatever follows the start of a relay is over.
 const SETTLE: Duration = Duration::from_secs(10);
 /// Keys of those that are not stuck.
@@ -46,7 +47,12 @@ pub(super) async fn measure(
 ) -> anyhow::Result<Figures> {
     let layout = layout(trial)?;
     let pool = postgres::connect_relay(&trial.database.url, 8, "bench")?;
-    let store = Arc::new(PostgresStore::new(pool, Options::new(layout.clone())));
+    // As the config of the subjects says.
+    let options = Options {
+        order_is_drawn: true,
+        ..Options::new(layout.clone())
+    };
+    let store = Arc::new(PostgresStore::new(pool, options));
     store.open().await?;
     let start = Instant::now();
     make(trial, &store, records).await?;
@@ -62,6 +68,7 @@ pub(super) async fn measure(
 
     trial.settle_machine().await;
     trial.progress.say("claims");
+    tend(&store).await?;
     claims(&store, &mut figures).await?;
     let backlog = store.backlog().await?;
     // Those that are dead, that wait, and that stand behind others.
@@ -134,6 +141,18 @@ async fn claim(store: &PostgresStore, limit: u32) -> anyhow::Result<Box<dyn Clai
         }
     }
     anyhow::bail!("{EMPTY_MAX} claims found nothing, but there is something")
+}
+
+/// As a relay does beside its claims, for long enough that it has seen what is stuck.
+async fn tend(store: &PostgresStore) -> anyhow::Result<()> {
+    let until = Instant::now() + TEND;
+    while Instant::now() < until {
+        match store.tend().await? {
+            Some(pause) => tokio::time::sleep(pause).await,
+            None => break,
+        }
+    }
+    Ok(())
 }
 
 /// The free records are claimed and released again and again. In the end they are published.

@@ -2,15 +2,15 @@
 //!
 //! $1 limit, $2 lanes or NULL for all, $3 outbox, $4 ids and $5 keys that the store leaves alone, as texts, $6 ids of
 //! records that failed and are due, where only memory knows, $7 by lease in order: how many records to look at, $8 where
-//! rows cannot be locked and order does not matter: the ids that others hold, $9 below which everything is settled, $10 ids
-//! of records that wait though their row does not show it, where only memory knows.
+//! rows cannot be locked and order does not matter: the ids that others hold, $9 where the claim begins, $10 ids of
+//! records that wait though their row does not show it, where only memory knows, $11 tokens of the keys of what lies
+//! below $9 and is not settled, $12 the last value that the claim looks at. Of $9, $11 and $12 see `floor.rs`.
 
-use postrider_core::layout::{ClaimMode, Identifier, State};
+use postrider_core::layout::{ClaimMode, State};
 use postrider_core::{OnDead, Ordering};
 
 use super::{Writer, literal, of};
 use crate::sql::selection::Selection;
-use crate::sql::table::Kind;
 
 impl Writer<'_> {
     pub(super) fn claim(&self, selection: &Selection) -> String {
@@ -67,7 +67,7 @@ impl Writer<'_> {
         if let State::Status { .. } = self.layout.state {
             conditions.push(self.due("o"));
         }
-        conditions.extend(self.above_floor("o"));
+        conditions.extend(self.in_range("o"));
         conditions.extend(self.in_lanes());
         conditions.extend(self.not_waiting("o"));
         conditions.extend(self.not_held());
@@ -81,36 +81,6 @@ impl Writer<'_> {
     pub(super) fn has_id(&self, alias: &str) -> Option<String> {
         let id = &self.layout.columns.id;
         (self.table.is_nullable(id)).then(|| format!("{} IS NOT NULL", of(alias, id)))
-    }
-
-    /// The first column of the order, where everything below a value of it can be known to be settled: one that only
-    /// grows, and is drawn when a record is inserted. See `postgres/floor.rs`.
-    pub(crate) fn floor_column(&self) -> Option<(&Identifier, Kind)> {
-        let columns = &self.layout.columns;
-        let lead = self.layout.order.first()?;
-        let column = self.table.column(lead)?;
-        let default = column.default.as_deref().unwrap_or_default();
-        let drawn_here = match column.kind {
-            Kind::Time => default.contains("clock_timestamp()"),
-            _ => !column.sequence_cached && (default == "identity" || default.contains("nextval(")),
-        };
-        // Without order, a record that comes late is found late, and nothing worse.
-        let late_is_well = self.ordered_key().is_none();
-        let grows = match column.kind {
-            Kind::Time => lead == &columns.created_at && (drawn_here || late_is_well),
-            Kind::Int => lead == &columns.id && drawn_here,
-            _ => false,
-        };
-        // A default says only what happens if a writer leaves the column out. Whether all of them do, their owner knows.
-        let grows = grows && (late_is_well || self.rules.order_is_drawn);
-        let appends = matches!(self.layout.state, State::Append { .. });
-        let has_floor = grows && !column.nullable && !appends && self.dialect.locks_rows;
-        (has_floor && self.table.is_plain).then_some((lead, column.kind))
-    }
-
-    pub(super) fn above_floor(&self, alias: &str) -> Option<String> {
-        let (lead, _) = self.floor_column()?;
-        Some(format!("{} >= $9", of(alias, lead)))
     }
 
     pub(super) fn in_lanes(&self) -> Option<String> {
@@ -163,7 +133,7 @@ impl Writer<'_> {
         stuck
     }
 
-    /// What the store keeps in memory.
+    /// What only the store knows.
     pub(super) fn left_alone(&self) -> Vec<String> {
         let ids = (self.dialect.id_token)("v.x");
         let keys = (self.dialect.key_token)("v.x");
@@ -171,6 +141,7 @@ impl Writer<'_> {
         if self.ordered_key().is_some() {
             selects.push(format!("SELECT {keys} FROM {}", (self.dialect.texts)(5)));
         }
+        selects.extend(self.keys_below());
         selects
     }
 
@@ -190,8 +161,9 @@ impl Writer<'_> {
                 "CASE WHEN t.dead THEN t.id_token ELSE coalesce(t.key_token, t.id_token) END"
             }
         };
+        let above = self.trouble_in_range().unwrap_or_default();
         format!(
-            "SELECT {token} FROM {} AS t WHERE t.outbox = $3 AND {blocks}",
+            "SELECT {token} FROM {} AS t WHERE t.outbox = $3 AND {blocks}{above}",
             self.troubles()
         )
     }
@@ -239,9 +211,12 @@ impl Writer<'_> {
     }
 
     /// Keys that a record blocks by what its own row says: it is held, waits to be tried again, or is dead and parks.
-    fn stuck_keys(&self) -> Option<String> {
-        let key = self.ordered_key()?;
-        let blocks = match &self.layout.state {
+    fn stuck_keys(&self) -> Vec<String> {
+        let Some(key) = self.ordered_key() else {
+            return Vec::new();
+        };
+        let blocking = match &self.layout.state {
+            // Two selects, so that an index of those that failed serves the first.
             State::Timestamp { .. } => {
                 let alive = match self.rules.on_dead {
                     OnDead::Park => self.unpublished("b"),
@@ -250,21 +225,29 @@ impl Writer<'_> {
                 let due = (self.dialect.values)(6, &self.id_list());
                 let waiting = (self.dialect.values)(10, &self.id_list());
                 let (attempts, id) = (self.attempts("b"), self.id("b"));
-                format!(
-                    "{alive} AND ({attempts} > 0 AND {id} NOT IN ({due}) OR {id} IN ({waiting}))"
-                )
+                vec![
+                    format!("{alive} AND {attempts} > 0 AND {id} NOT IN ({due})"),
+                    format!("{id} IN ({waiting}) AND {alive}"),
+                ]
             }
-            State::Status { .. } => {
-                format!("{} AND {}", self.unsettled_by_row("b"), self.blocks("b"))
-            }
-            State::Flag { .. } | State::Delete | State::Append { .. } => return None,
+            State::Status { .. } => vec![format!(
+                "{} AND {}",
+                self.unsettled_by_row("b"),
+                self.blocks("b")
+            )],
+            State::Flag { .. } | State::Delete | State::Append { .. } => Vec::new(),
         };
-        Some(format!(
-            "SELECT {} FROM {} AS b WHERE {} IS NOT NULL AND {blocks}",
-            (self.dialect.key_token)(&self.as_text("b", key)),
-            self.name(),
-            of("b", key),
-        ))
+        let in_range = self.in_range("b").map(|range| format!(" AND {range}"));
+        let select = |blocks: String| {
+            format!(
+                "SELECT {} FROM {} AS b WHERE {} IS NOT NULL AND {blocks}{}",
+                (self.dialect.key_token)(&self.as_text("b", key)),
+                self.name(),
+                of("b", key),
+                in_range.clone().unwrap_or_default(),
+            )
+        };
+        blocking.into_iter().map(select).collect()
     }
 
     pub(super) fn troubles_of(&self) -> String {

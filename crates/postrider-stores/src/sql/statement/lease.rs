@@ -178,7 +178,7 @@ impl Writer<'_> {
         }
         let mut conditions = vec![self.unsettled_by_row("o")];
         conditions.extend(self.has_id("o"));
-        conditions.extend(self.above_floor("o"));
+        conditions.extend(self.in_range("o"));
         conditions.extend(self.in_lanes());
         format!(
             "SELECT {}, {} AS token\nFROM {} AS o\nWHERE {}\nORDER BY {}\nLIMIT $7",

@@ -3,6 +3,7 @@
 mod audit;
 mod claim;
 mod dead;
+mod floor;
 mod insert;
 mod lease;
 pub(crate) mod records;
@@ -26,6 +27,8 @@ use super::table::{Kind, Table, is_shown_as};
 use super::{LANES, TROUBLES};
 
 pub(crate) use audit::{Audit, audit_table};
+#[cfg(feature = "postgres")]
+pub(crate) use floor::{Drawn, FloorColumn};
 pub(crate) use insert::insert;
 #[cfg(test)]
 #[cfg(all(feature = "postgres", feature = "sqlite"))]

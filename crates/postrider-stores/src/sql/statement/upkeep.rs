@@ -3,7 +3,6 @@
 use postrider_core::layout::{Identifier, State, TableName};
 
 use super::{Writer, is_one_of, literal, of};
-use crate::sql::table::Kind;
 
 impl Writer<'_> {
     /// $1 limit, $2 microseconds to keep. Nothing is left to purge where publishing deletes.
@@ -86,44 +85,6 @@ impl Writer<'_> {
         )
     }
 
-    /// $1 from, $2 up to → the first value of the order's first column in between whose record is not settled. A dead
-    /// record is not: an operator may resend it. With troubles $3 is the outbox.
-    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
-    pub(crate) fn first_unsettled(&self) -> Option<String> {
-        let (lead, kind) = self.floor_column()?;
-        let lead = of("o", lead);
-        let unsettled = match self.layout.state {
-            State::Timestamp { .. } => self.unpublished("o"),
-            _ => self.looked_at(),
-        };
-        let has_id = self.has_id("o").map(|has| format!(" AND {has}"));
-        let first = format!(
-            "SELECT {lead} AS v FROM {} AS o WHERE {unsettled}{} AND {lead} >= $1 AND {lead} < $2 ORDER BY {} LIMIT 1",
-            self.name(),
-            has_id.unwrap_or_default(),
-            self.order("o"),
-        );
-        let found = match kind {
-            Kind::Int => "f.v::int8",
-            _ => "f.v",
-        };
-        Some(match self.layout.needs_troubles() {
-            true => {
-                let (value, unknown) = match kind {
-                    Kind::Int => ("t.record_id::int8", "'-9223372036854775808'::int8"),
-                    _ => ("t.record_created_at", "'-infinity'::timestamptz"),
-                };
-                // Not below $1, which is known to have nothing below it.
-                format!(
-                    "SELECT min({found}) FROM (({first})\n  UNION ALL SELECT greatest($1, coalesce({value}, {unknown})) \
-                     FROM {} AS t WHERE t.outbox = $3 AND coalesce({value}, {unknown}) < $2) AS f",
-                    self.troubles()
-                )
-            }
-            false => format!("SELECT {found} FROM ({first}) AS f"),
-        })
-    }
-
     /// A select that shows whether the claim finds an index: the same records, in the same order.
     pub(crate) fn claim_probe(&self) -> String {
         self.first_in_line(&self.id("o"), 100)
@@ -141,7 +102,7 @@ impl Writer<'_> {
 
     /// The records that a claim looks at. With order per key those are all that are not published, where it can lock
     /// rows: see `lease.rs`.
-    fn looked_at(&self) -> String {
+    pub(super) fn looked_at(&self) -> String {
         match &self.layout.state {
             State::Status { .. } if self.dialect.locks_rows && self.ordered_key().is_some() => {
                 self.unsettled_by_row("o")

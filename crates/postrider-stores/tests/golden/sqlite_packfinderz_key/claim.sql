@@ -6,7 +6,8 @@ AND (o."attempt_count" <= 0 AND o."id" NOT IN (SELECT value FROM json_each($10))
 AND coalesce(('k' || CAST(o."aggregate_id" AS TEXT)), ('i' || CAST(o."id" AS TEXT))) NOT IN (
   SELECT ('i' || v.x) FROM (SELECT value AS x FROM json_each($4)) AS v
   UNION ALL SELECT ('k' || v.x) FROM (SELECT value AS x FROM json_each($5)) AS v
-  UNION ALL SELECT ('k' || CAST(b."aggregate_id" AS TEXT)) FROM "outbox_events" AS b WHERE b."aggregate_id" IS NOT NULL AND b."published_at" IS NULL AND (b."attempt_count" > 0 AND b."id" NOT IN (SELECT value FROM json_each($6)) OR b."id" IN (SELECT value FROM json_each($10))))
+  UNION ALL SELECT ('k' || CAST(b."aggregate_id" AS TEXT)) FROM "outbox_events" AS b WHERE b."aggregate_id" IS NOT NULL AND b."published_at" IS NULL AND b."attempt_count" > 0 AND b."id" NOT IN (SELECT value FROM json_each($6))
+  UNION ALL SELECT ('k' || CAST(b."aggregate_id" AS TEXT)) FROM "outbox_events" AS b WHERE b."aggregate_id" IS NOT NULL AND b."id" IN (SELECT value FROM json_each($10)) AND b."published_at" IS NULL)
 AND ('i' || CAST(o."id" AS TEXT)) NOT IN (
   SELECT ('i' || v.x) FROM (SELECT value AS x FROM json_each($4)) AS v)
 ORDER BY o."created_at", o."id"

@@ -5,7 +5,7 @@ FROM "outbox" AS o
 WHERE o."published_at" IS NULL AND o."status" IN ('pending', 'failed', 'publishing')
 AND (o."status" IN ('pending', 'failed') AND (o."next_attempt_at" IS NULL OR o."next_attempt_at" <= now() OR o."status" = 'pending' AND o."next_attempt_at" <= o."created_at")
   OR o."status" = 'publishing' AND NOT (o."last_attempt_at" IS NOT NULL AND o."last_attempt_at" >= now() + -60000000 * interval '1 microsecond'))
-AND o."created_at" >= $9
+AND o."created_at" >= $9 AND o."created_at" <= $12
 AND hashtextextended(o."id"::text COLLATE "C", 1) NOT IN (
   SELECT hashtextextended(v.x COLLATE "C", 1) FROM unnest($4::text[]) AS v(x))
 ORDER BY o."created_at", o."id"

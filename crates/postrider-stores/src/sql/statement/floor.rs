@@ -1,0 +1,205 @@
+//! Where claims begin: see `postgres/floor`.
+
+use postrider_core::OnDead;
+use postrider_core::layout::{Identifier, State};
+
+use super::{Writer, literal, of};
+use crate::sql::table::{Column, Kind};
+
+#[derive(Debug)]
+pub(crate) struct FloorColumn<'a> {
+    pub name: &'a Identifier,
+    pub kind: Kind,
+    /// Nothing where writers may bring values of their own.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
+    pub drawn: Option<Drawn>,
+}
+
+/// When the database draws a value that a writer leaves to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Drawn {
+    AtInsert,
+    AtBegin,
+}
+
+impl Drawn {
+    fn by(column: &Column) -> Option<Self> {
+        let default = column.default.as_deref().unwrap_or_default();
+        let is_sequence = default == "identity" || default.contains("nextval(");
+        match column.kind {
+            Kind::Time if default.contains("clock_timestamp()") => Some(Self::AtInsert),
+            Kind::Time if ["now()", "CURRENT_TIMESTAMP"].contains(&default) => Some(Self::AtBegin),
+            Kind::Int if is_sequence && !column.sequence_cached => Some(Self::AtInsert),
+            _ => None,
+        }
+    }
+}
+
+impl Writer<'_> {
+    /// The first column of the order, where everything below a value of it can be known to be settled or stuck: one that
+    /// only grows, and is drawn when a record is inserted or its transaction begins.
+    pub(crate) fn floor_column(&self) -> Option<FloorColumn<'_>> {
+        let columns = &self.layout.columns;
+        let lead = self.layout.order.first()?;
+        let column = self.table.column(lead)?;
+        let drawn = Drawn::by(column);
+        // Without order, a record that comes late is found late, and nothing worse.
+        let late_is_well = self.ordered_key().is_none();
+        let grows = match column.kind {
+            Kind::Time => lead == &columns.created_at && (drawn.is_some() || late_is_well),
+            Kind::Int => lead == &columns.id && drawn.is_some(),
+            _ => false,
+        };
+        // A default says only what happens if a writer leaves the column out. Whether all of them do, their owner knows.
+        let grows = grows && (late_is_well || self.rules.order_is_drawn);
+        let appends = matches!(self.layout.state, State::Append { .. });
+        let has_floor = grows && !column.nullable && !appends && self.dialect.locks_rows;
+        (has_floor && self.table.is_plain).then_some(FloorColumn {
+            name: lead,
+            kind: column.kind,
+            drawn: drawn.filter(|_| self.rules.order_is_drawn),
+        })
+    }
+
+    /// What a claim looks at, by its parameters.
+    pub(super) fn in_range(&self, alias: &str) -> Option<String> {
+        let lead = of(alias, self.floor_column()?.name);
+        Some(format!("{lead} >= $9 AND {lead} <= $12"))
+    }
+
+    /// Of troubles that are kept aside, those of records below where the claim begins are of no interest to it: their keys
+    /// are told by [`Self::keys_below`].
+    pub(super) fn trouble_in_range(&self) -> Option<String> {
+        (self.floor_column()?.kind == Kind::Time)
+            .then(|| " AND (t.record_created_at IS NULL OR t.record_created_at >= $9)".into())
+    }
+
+    /// The keys of what lies below where a claim begins and is not settled.
+    pub(super) fn keys_below(&self) -> Option<String> {
+        self.floor_column()?;
+        self.ordered_key()?;
+        Some("SELECT unnest($11::int8[])".into())
+    }
+
+    /// The claim's parameters → the first value whose record may be claimed, or is being published, if any.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
+    pub(crate) fn first_free(&self) -> Option<String> {
+        let FloorColumn { name, kind, .. } = self.floor_column()?;
+        let lead = of("o", name);
+        let first = |is_free: String| {
+            format!(
+                "(SELECT {lead} AS v FROM {} AS o WHERE {is_free}\nORDER BY {} LIMIT 1)",
+                self.name(),
+                self.order("o")
+            )
+        };
+        let mut firsts = vec![first(self.claimable())];
+        if let State::Status {
+            column, publishing, ..
+        } = &self.layout.state
+        {
+            let mut is_held = vec![self.looked_at()];
+            is_held.push(format!("{} = {}", of("o", column), literal(publishing)));
+            is_held.extend(self.in_range("o"));
+            firsts.push(first(is_held.join(" AND ")));
+        }
+        Some(format!(
+            "SELECT {} FROM ({}) AS f",
+            shown("min(f.v)", kind),
+            firsts.join("\nUNION ALL ")
+        ))
+    }
+
+    /// $1 from, $2 up to, $3 limit; with troubles $4 the outbox → of each record in between that is not settled, its value
+    /// and the token of its key, if it has one that may not be passed, in order. A dead record is not settled: an
+    /// operator may resend it.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
+    pub(crate) fn unsettled_between(&self) -> Option<String> {
+        let FloorColumn { name, kind, .. } = self.floor_column()?;
+        let lead = of("o", name);
+        let unsettled = match self.layout.state {
+            State::Timestamp { .. } => self.unpublished("o"),
+            _ => self.looked_at(),
+        };
+        let has_id = self.has_id("o").map(|has| format!(" AND {has}"));
+        let unsettled = format!(
+            "SELECT {} AS v, {} AS key FROM {} AS o\nWHERE {unsettled}{} AND {lead} >= $1 AND {lead} < $2\n\
+             ORDER BY {} LIMIT $3",
+            shown(&lead, kind),
+            self.key_not_to_be_passed(),
+            self.name(),
+            has_id.unwrap_or_default(),
+            self.order("o"),
+        );
+        let Some(dead) = self.flagged_dead(kind) else {
+            return Some(unsettled);
+        };
+        Some(format!(
+            "SELECT v, key FROM (({unsettled})\nUNION ALL {dead}) AS u ORDER BY v LIMIT $3"
+        ))
+    }
+
+    fn key_not_to_be_passed(&self) -> String {
+        let Some(key) = self.ordered_key() else {
+            return "NULL::int8".into();
+        };
+        let token = (self.dialect.key_token)(&self.as_text("o", key));
+        let is_dead = match (&self.layout.state, self.rules.on_dead) {
+            (_, OnDead::Park) => return token,
+            (State::Timestamp { .. }, OnDead::Skip) => {
+                format!("{} >= {}", self.attempts("o"), self.rules.max_attempts)
+            }
+            (State::Status { column, dead, .. }, OnDead::Skip) => {
+                format!("{} = {}", of("o", column), literal(dead))
+            }
+            (State::Flag { .. } | State::Delete | State::Append { .. }, OnDead::Skip) => format!(
+                "{} IN (SELECT t.id_token FROM {} AS t WHERE t.outbox = $4 AND t.dead)",
+                (self.dialect.id_token)(&self.as_text("o", &self.layout.columns.id)),
+                self.troubles()
+            ),
+        };
+        format!("CASE WHEN {is_dead} THEN NULL ELSE {token} END")
+    }
+
+    /// Dead records that are marked published. Of those whose value is not known it is the lowest.
+    fn flagged_dead(&self, kind: Kind) -> Option<String> {
+        if !self.flags_dead() {
+            return None;
+        }
+        let (value, lowest) = match kind {
+            Kind::Int => ("t.record_id::int8", "'-9223372036854775808'::int8"),
+            _ => ("t.record_created_at", "'-infinity'::timestamptz"),
+        };
+        let parks = self.ordered_key().is_some() && self.rules.on_dead == OnDead::Park;
+        let key = if parks { "t.key_token" } else { "NULL::int8" };
+        Some(format!(
+            "SELECT greatest($1, coalesce({value}, {lowest})), {key} FROM {} AS t\n\
+             WHERE t.outbox = $4 AND t.dead AND coalesce({value}, {lowest}) < $2",
+            self.troubles()
+        ))
+    }
+
+    /// $1 from → the last value whose record is not settled.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
+    pub(crate) fn last_unsettled(&self) -> Option<String> {
+        let FloorColumn { name, kind, .. } = self.floor_column()?;
+        let lead = of("o", name);
+        let unsettled = match self.layout.state {
+            State::Timestamp { .. } => self.unpublished("o"),
+            _ => self.looked_at(),
+        };
+        Some(format!(
+            "SELECT {} AS v FROM {} AS o WHERE {unsettled} AND {lead} > $1 ORDER BY {lead} DESC LIMIT 1",
+            shown(&lead, kind),
+            self.name(),
+        ))
+    }
+}
+
+/// A value as it is read: as a time, or as a long number.
+fn shown(value: &str, kind: Kind) -> String {
+    match kind {
+        Kind::Int => format!("{value}::int8"),
+        _ => value.to_owned(),
+    }
+}
