@@ -26,7 +26,8 @@ pub struct Options {
     /// lapses, so that a relay that hangs does not hold its records for ever.
     pub hold_max: Duration,
     /// Whether every writer leaves the first column of the order to the database's default or to our `emit`. Then claims
-    /// in order of keys begin above what is settled, so that a transaction that is open elsewhere does not slow them down.
+    /// in order of keys begin above what is settled or stuck, so that neither a transaction that is open elsewhere nor what
+    /// is dead or waits slows them down.
     /// If a writer brings an older value all the same, a later event of its key may overtake it.
     pub order_is_drawn: bool,
 }

@@ -15,6 +15,7 @@ mod emit;
 mod error;
 mod floor;
 mod hold;
+mod idle;
 mod ids;
 pub mod inbox;
 mod lease;
@@ -112,6 +113,13 @@ impl OutboxStore for PostgresStore {
     async fn claim(&self, want: Want) -> Result<Option<Box<dyn Claim>>, StoreError> {
         let ready = self.inner.ready().await?;
         self.inner.look_after_stuck(&ready).await?;
+        let idle = match self.inner.options.layout.claim {
+            ClaimMode::Hold | ClaimMode::Lease => idle::is_idle(&self.inner, &ready).await,
+            ClaimMode::Stream => Ok(false),
+        };
+        if self.inner.forget_if_stale(idle).await? {
+            return Ok(None);
+        }
         let claimed = match self.inner.options.layout.claim {
             ClaimMode::Hold => hold::claim(&self.inner, ready, want).await,
             ClaimMode::Lease => lease::claim(&self.inner, ready, want).await,

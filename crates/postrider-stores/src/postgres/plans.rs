@@ -3,16 +3,23 @@
 
 use std::sync::Arc;
 
-use postrider_core::{Layout, RecordFilter, Records as _, Share, Want};
+use postrider_core::{Fate, Layout, OutboxStore as _, RecordFilter, Records as _, Share, Want};
 use postrider_testkit::database::fresh_schema;
+use postrider_testkit::eventually;
 use serde_json::Value;
 use sqlx::Row as _;
 
 use super::claim::{Look, begin, claiming};
+use super::idle::is_idle;
 use super::{InitOptions, Options, PostgresStore, connect, init};
 use crate::catalogue::Catalogue as _;
 
 const STUCK: u64 = 4_000;
+const WANT: Want = Want {
+    limit: 10,
+    bytes: usize::MAX,
+    share: Share::ALL,
+};
 
 /// Dead records, those that wait, and those that are parked behind both; then some that can be claimed.
 const CASES: [(&str, &str, &[&str]); 4] = [
@@ -102,12 +109,7 @@ async fn claims_read_what_is_stuck_once_whatever_the_planner_believes() {
 async fn rows_read(store: &PostgresStore) -> u64 {
     let inner = &*store.inner;
     let ready = inner.ready().await.unwrap();
-    let want = Want {
-        limit: 10,
-        bytes: usize::MAX,
-        share: Share::ALL,
-    };
-    let mut begun = begin(inner, &ready, want).await.unwrap().unwrap();
+    let mut begun = begin(inner, &ready, WANT).await.unwrap().unwrap();
     let claim = &ready.statements.claim;
     let text: Arc<str> = format!("EXPLAIN (ANALYZE, FORMAT JSON) {claim}").into();
     let range = &ready.floor.ranges(None)[0];
@@ -191,6 +193,49 @@ async fn claimed_records_are_settled_by_their_ids() {
         let plan = plan.join("\n");
         assert!(plan.contains("_pkey"), "{preset}: {plan}");
         assert!(!plan.contains("_postrider_"), "{preset}: {plan}");
+    }
+}
+
+/// Whatever is stuck, a claim of an idle outbox is one look at an index above it; what comes is seen.
+#[tokio::test]
+async fn an_idle_outbox_is_only_asked_whether_anything_has_come() {
+    for (preset, ordering, rows) in CASES {
+        let overrides = format!("ordering = '{ordering}'").parse().unwrap();
+        let layout = Layout::with_overrides(preset, overrides).unwrap();
+        let database = fresh_schema().await;
+        let init_options = InitOptions {
+            claim_index: true,
+            notify: false,
+        };
+        init(&database.pool, &layout, &init_options).await.unwrap();
+        for statement in &rows[..rows.len() - 1] {
+            database.execute(statement).await;
+        }
+        let options = Options {
+            order_is_drawn: true,
+            ..Options::new(layout)
+        };
+        let store = PostgresStore::new(database.pool.clone(), options);
+        let ready = store.inner.ready().await.unwrap();
+        eventually("nothing is claimed, and nothing is looked at", async || {
+            if let Some(claim) = store.claim(WANT).await.unwrap() {
+                let fate = |_: &_| Fate::Dead {
+                    attempts: 100,
+                    error: "never".into(),
+                };
+                let fates: Vec<Fate> = claim.records().iter().map(fate).collect();
+                claim.settle(&fates).await.unwrap();
+            }
+            store.tend().await.unwrap();
+            match is_idle(&store.inner, &ready).await.unwrap() {
+                true => Ok(()),
+                false => Err(format!("{preset} {ordering}")),
+            }
+        })
+        .await;
+        database.execute(rows[rows.len() - 1]).await;
+        let is_idle = is_idle(&store.inner, &ready).await.unwrap();
+        assert!(!is_idle, "{preset} {ordering}");
     }
 }
 

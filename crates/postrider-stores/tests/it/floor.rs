@@ -397,3 +397,47 @@ async fn a_dead_record_that_is_skipped_blocks_no_key_from_below_the_floor() {
         until_passed_over(&world, &store, how).await;
     }
 }
+
+/// Nothing has come for a while, so claims only look whether anything has. What comes, what is due and what is resent is
+/// claimed all the same.
+#[tokio::test]
+async fn what_comes_to_an_idle_outbox_is_claimed() {
+    for (preset, overrides, how) in ORDERED {
+        let world = world(preset, overrides).await;
+        let store = drawn(&world);
+        world.database.execute(&insert(how, "n::text", 2)).await;
+        let claim = store.claim(ALL).await.unwrap().unwrap();
+        let first = claim.records()[0].id.clone();
+        let fates = [dead(), waits(Duration::from_secs(4))];
+        claim.settle(&fates).await.unwrap();
+        for come in ["due", "new", "resent"] {
+            if come != "due" {
+                let idle_until = std::time::Instant::now() + Duration::from_secs(2);
+                while std::time::Instant::now() < idle_until {
+                    store.tend().await.unwrap();
+                    assert!(store.claim(ALL).await.unwrap().is_none(), "{preset}");
+                }
+            }
+            match come {
+                "new" => world.database.execute(&insert(how, "'new'", 1)).await,
+                "resent" => {
+                    let me = Actor("me".into());
+                    let resent = store.resend(std::slice::from_ref(&first), &me).await;
+                    assert_eq!(resent.unwrap(), 1, "{preset}");
+                }
+                _ => {}
+            }
+            eventually("it is claimed", async || {
+                store.tend().await.unwrap();
+                match store.claim(ALL).await.unwrap() {
+                    Some(claim) => {
+                        claim.settle(&[Fate::Published]).await.unwrap();
+                        Ok(())
+                    }
+                    None => Err(format!("{preset}: nothing is claimed of what is {come}")),
+                }
+            })
+            .await;
+        }
+    }
+}

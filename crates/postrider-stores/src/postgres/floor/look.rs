@@ -18,10 +18,7 @@ use super::{EVERY, Holder, MARGIN_MAX, Raised, Range, STUCK_MAX, State, capped};
 
 /// Looks that raise the floor take at most one part in so many of the time.
 const RAISE_PART: u32 = 20;
-/// Looks that find out what has changed below the floor take at most one part in so many of the time.
-const REVIEW_PART: u32 = 100;
-const REVIEW_EVERY_MIN: Duration = Duration::from_secs(1);
-const REVIEW_EVERY_MAX: Duration = Duration::from_secs(60);
+const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// Where nothing is claimed, how often the outbox is asked what has come that is stuck.
 const MARK_EVERY: Duration = Duration::from_secs(5);
 
@@ -69,7 +66,8 @@ pub(in super::super) async fn tend(
         let has_marks = state.awaited.is_some() || !state.marks.is_empty();
         let due = Due {
             mark: !has_marks && (state.marked_at).is_none_or(|at| at.elapsed() > MARK_EVERY),
-            review: state.raised.is_some() && state.review_at <= began,
+            review: (state.raised.as_ref())
+                .is_some_and(|raised| state.review.is_due(raised.stuck > 0)),
         };
         if !has_marks && !due.mark && !due.review {
             state.tended_at = began;
@@ -85,7 +83,7 @@ pub(in super::super) async fn tend(
         Err(_) => state.raised = None,
     }
     tended.map_err(store_error("look where claims begin", &inner.name()))?;
-    Ok(Some(EVERY.max(began.elapsed() * RAISE_PART)))
+    Ok(Some((began.elapsed() * RAISE_PART).clamp(EVERY, PAUSE_MAX)))
 }
 
 async fn look(inner: &Inner, ready: &Ready, due: Due) -> Result<(), sqlx::Error> {
@@ -97,9 +95,7 @@ async fn look(inner: &Inner, ready: &Ready, due: Due) -> Result<(), sqlx::Error>
     if due.review {
         let began = Instant::now();
         review(inner, ready, &mut tx).await?;
-        let pause = began.elapsed() * REVIEW_PART;
-        let pause = pause.clamp(REVIEW_EVERY_MIN, REVIEW_EVERY_MAX);
-        ready.floor.lock().review_at = Instant::now() + pause;
+        ready.floor.lock().review.was_made(began);
     }
     tx.rollback().await
 }
@@ -120,7 +116,7 @@ async fn mark(inner: &Inner, ready: &Ready, tx: &mut Tx) -> Result<(), sqlx::Err
     let row = last.fetch_optional(tx.connection()).await?;
     if let Some(row) = row {
         let value = row.try_get_unchecked(0)?;
-        ready.floor.lock().marks.push_back((Instant::now(), value));
+        ready.floor.lock().mark(value);
     }
     Ok(())
 }

@@ -32,6 +32,7 @@
 //! The floor is a matter of speed alone for the database's other users: it locks nothing and writes nothing.
 
 mod look;
+mod review;
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -50,6 +51,7 @@ use crate::sql::statement::{Drawn, FloorColumn};
 use crate::sql::table::Kind;
 
 pub(super) use look::tend;
+use review::Review;
 
 /// How often the floor is raised while records come.
 const EVERY: Duration = Duration::from_millis(100);
@@ -61,6 +63,8 @@ const MARGIN_MAX: Duration = Duration::from_secs(3600);
 const MARKS_MAX: usize = 64;
 /// Where the floor is not looked after any more, there is none.
 const GOOD_FOR: Duration = Duration::from_secs(30);
+/// So long after the last claim that found something, an outbox is idle.
+const IDLE_AFTER: Duration = Duration::from_secs(1);
 /// Claims that look below the floor and find nothing take at most one part in so many of the time.
 const BELOW_PART: u32 = 50;
 /// At most so many records lie below the floor and are not settled. With more of them the floor rises no further.
@@ -81,13 +85,14 @@ pub(super) struct Floor {
 struct State {
     raised: Option<Raised>,
     margin: Duration,
-    /// Values that claims have seen, and when.
+    /// Values above which everything lies that was drawn later, and when that was.
     marks: VecDeque<(Instant, i64)>,
     marked_at: Option<Instant>,
+    /// When a claim last found something.
+    claimed_at: Instant,
     /// The value that is to be the floor once all of these have ended.
     awaited: Option<(i64, HashSet<String>)>,
-    /// When to look again for what is not settled where everything was, and to learn the keys below the floor anew.
-    review_at: Instant,
+    review: Review,
     tended_at: Instant,
     /// By lane, when to claim below the floor again. Without order there is one lane.
     below_at: [Instant; LANES as usize],
@@ -138,8 +143,9 @@ impl Floor {
             },
             marks: VecDeque::new(),
             marked_at: None,
+            claimed_at: now,
             awaited: None,
-            review_at: now,
+            review: Review::new(now),
             tended_at: now,
             below_at: [now; LANES as usize],
         };
@@ -181,10 +187,28 @@ impl Floor {
         vec![below, above]
     }
 
+    /// Where nothing has been claimed for a while, and it is not time to look below the floor: the floor, above which
+    /// all lies that a claim could find.
+    pub(super) fn idle_above(&self) -> Option<i64> {
+        let state = self.lock();
+        let now = Instant::now();
+        let is_good = state.tended_at.elapsed() < GOOD_FOR;
+        let raised = state.raised.as_ref().filter(|_| is_good);
+        let is_time = raised.is_some_and(|raised| raised.stuck > 0)
+            && state.below_at.iter().any(|below_at| *below_at <= now);
+        let is_idle = now.saturating_duration_since(state.claimed_at) > IDLE_AFTER && !is_time;
+        is_idle.then(|| raised.map_or(i64::MIN, |raised| raised.floor))
+    }
+
     /// Learns how long a look below the floor took. Where it found something, there may be more.
     pub(super) fn looked_below(&self, lanes: Option<&[i32]>, took: Duration, found: bool) {
-        let again = Instant::now() + if found { took } else { took * BELOW_PART };
+        let now = Instant::now();
+        let again = now + if found { took } else { took * BELOW_PART };
         let mut state = self.lock();
+        if found {
+            state.claimed_at = now;
+            state.review.found_at = Some(now);
+        }
         numbers(lanes).for_each(|lane| state.below_at[lane] = again);
     }
 
@@ -208,16 +232,16 @@ impl Floor {
 
     /// Learns that these were claimed above the floor. The last will do: the order is theirs.
     pub(super) fn seen(&self, records: &[Record]) {
-        let Some(kind) = self.kind else { return };
-        let value = records.last().and_then(|record| match kind {
-            Kind::Int => match record.id {
-                RecordId::Int(id) => Some(id),
-                _ => None,
-            },
-            _ => Some(micros_of(record.created_at)),
-        });
+        let Some(last) = records.last() else { return };
+        let value = match (self.kind, &last.id) {
+            (Some(Kind::Int), RecordId::Int(id)) => Some(*id),
+            (Some(Kind::Int), _) | (None, _) => None,
+            (Some(_), _) => Some(micros_of(last.created_at)),
+        };
+        let mut state = self.lock();
+        state.claimed_at = Instant::now();
         if let Some(value) = value {
-            self.lock().mark(value);
+            state.mark(value);
         }
     }
 }
@@ -231,11 +255,13 @@ fn numbers(lanes: Option<&[i32]>) -> impl Iterator<Item = usize> {
 }
 
 impl State {
+    /// A value that is drawn now lies above one that was read before.
     fn mark(&mut self, value: i64) {
-        let is_soon = (self.marked_at).is_some_and(|at| at.elapsed() < EVERY / 2);
+        let now = Instant::now();
+        let is_soon = (self.marks.back()).is_some_and(|(at, _)| now - *at < EVERY / 2);
         if !is_soon && self.marks.len() < MARKS_MAX {
-            self.marked_at = Some(Instant::now());
-            self.marks.push_back((Instant::now(), value));
+            self.marked_at = Some(now);
+            self.marks.push_back((now, value.saturating_add(1)));
         }
     }
 

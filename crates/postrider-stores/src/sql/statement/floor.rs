@@ -179,6 +179,31 @@ impl Writer<'_> {
         ))
     }
 
+    /// → whether there is a record that a claim would look at, from a value on: a literal, because this runs with others
+    /// in one message.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
+    pub(crate) fn any_unsettled(&self, from: i64) -> String {
+        let mut conditions = vec![self.looked_at()];
+        conditions.extend(self.has_id("o"));
+        if let Some(FloorColumn { name, kind, .. }) = self.floor_column() {
+            let from = match (kind, from) {
+                (Kind::Int, from) => format!("'{from}'::int8"),
+                (_, i64::MIN) => "'-infinity'::timestamptz".into(),
+                (_, from) => {
+                    format!(
+                        "'2000-01-01 00:00:00+00'::timestamptz + {from} * interval '1 microsecond'"
+                    )
+                }
+            };
+            conditions.push(format!("{} >= {from}", of("o", name)));
+        }
+        format!(
+            "SELECT EXISTS (SELECT FROM {} AS o WHERE {}) AS found",
+            self.name(),
+            conditions.join(" AND ")
+        )
+    }
+
     /// $1 from → the last value whose record is not settled.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn last_unsettled(&self) -> Option<String> {
