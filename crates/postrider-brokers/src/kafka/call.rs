@@ -72,6 +72,13 @@ impl Call {
         self.failed.load(Ordering::Acquire)
     }
 
+    /// The messages that were not taken, by their places in the batch.
+    pub(super) fn failed(&self) -> Vec<usize> {
+        let reports = self.lock();
+        let is_failed = |index: &usize| matches!(reports[*index], Some(Err(_)));
+        (0..reports.len()).filter(is_failed).collect()
+    }
+
     pub(super) fn reports(&self) -> Vec<Option<Report>> {
         self.lock().clone()
     }

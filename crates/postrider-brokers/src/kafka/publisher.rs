@@ -2,7 +2,6 @@
 //! key, or the broker refuses a message: that ends the session for all of its messages, and those that
 //! did nothing wrong go again.
 
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -21,6 +20,7 @@ use super::place::{Place, Places};
 use super::session::{ALONE, Closed, Handover, Session, Ticket};
 use super::sheet::Sheet;
 use super::stall::{self, Stall};
+use crate::held::HeldKeys;
 
 /// Longer than anybody means, and short enough to be added to any time.
 const DEADLINE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
@@ -205,8 +205,8 @@ impl KafkaPublisher {
         }
     }
 
-    /// Hands over what is still open, in order, but only one message of a key that is not warm yet. Breaks off
-    /// when the session is closed or time is up.
+    /// Hands over what is still open, in order, but only one message of a key that is not warm yet,
+    /// and none of a key that has failed. Breaks off when the session is closed or time is up.
     async fn hand_over(
         &self,
         session: &Session,
@@ -215,14 +215,20 @@ impl KafkaPublisher {
         deadline: Instant,
     ) -> std::ops::ControlFlow<()> {
         let mut failures = 0;
-        let mut cold = HashSet::new();
+        // These keys wait for the next round and no longer. Only when this one is over is it judged
+        // whether a message that failed goes again, and then so must those behind it.
+        let mut waiting = HeldKeys::default();
         let warm = ticket.warm();
         for index in sheet.open() {
             let message = &sheet.batch[index];
             if ticket.call.failures() > failures {
-                failures = sheet.hold_failed(ticket);
+                let failed = ticket.call.failed();
+                failures = failed.len();
+                for index in failed {
+                    waiting.hold(index, &sheet.batch[index]);
+                }
             }
-            if sheet.hold_back(index) {
+            if sheet.hold_back(index) || waiting.holds(index, message) {
                 continue;
             }
             let partition = match self.places.of(index, message) {
@@ -233,12 +239,8 @@ impl KafkaPublisher {
                     continue;
                 }
             };
-            let key = message
-                .key
-                .as_ref()
-                .filter(|_| message.ordered && !warm[index]);
-            if key.is_some_and(|key| !cold.insert((&message.topic, key))) {
-                continue;
+            if !warm[index] {
+                waiting.hold(index, message);
             }
             loop {
                 match session.hand_over(ticket, index, message, partition) {
@@ -450,4 +452,40 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<T, String> {
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|error| Err(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use postrider_core::MessageKey;
+    use rdkafka::types::RDKafkaErrorCode;
+
+    use super::*;
+
+    /// One record that the broker refuses fails all that wait behind it in the session. They go
+    /// again, so what follows them must not be given up.
+    #[tokio::test]
+    async fn a_failure_during_the_handover_makes_its_key_wait_and_gives_up_nothing() {
+        // Nobody listens there, so that no report comes but the one below.
+        let publisher = KafkaPublisher::new(KafkaConfig::new("127.0.0.1:1")).unwrap();
+        let session = Arc::clone(&publisher.current.lock().await.session);
+        let batch = ["a", "b", "a", "b"].map(|key| Message {
+            topic: Topic::from("orders"),
+            key: Some(MessageKey::from(key)),
+            ordered: true,
+            payload: None,
+            headers: vec![],
+        });
+        let mut sheet = Sheet::new(&batch, 1_000_000);
+        let ticket = session.begin(&batch);
+        ticket.warm_up(0..batch.len());
+        ticket.call.hand_over();
+        let purged = Err((RDKafkaErrorCode::PurgeQueue, Some(0)));
+        ticket.call.report(0, purged);
+
+        let deadline = Instant::now() + DEADLINE_MAX;
+        let handed_over = publisher.hand_over(&session, &ticket, &mut sheet, deadline);
+        assert!(handed_over.await.is_continue());
+        assert_eq!(ticket.call.underway(), 3, "all but the second message of a");
+        assert_eq!(sheet.open().collect::<Vec<_>>(), [0, 1, 2, 3]);
+    }
 }

@@ -3,7 +3,6 @@
 use postrider_core::{Message, PublishError, Topic, text};
 
 use super::error::{Verdict, unavailable};
-use super::session::Ticket;
 use crate::held::HeldKeys;
 
 /// A batch and what has become of its messages so far.
@@ -57,19 +56,6 @@ impl<'a> Sheet<'a> {
             self.outcomes[index] = Some(Err(PublishError::Untried));
         }
         held
-    }
-
-    /// Holds the keys whose failures were reported while the batch is still being handed over.
-    pub(super) fn hold_failed(&mut self, ticket: &Ticket<'_>) -> usize {
-        let reports = ticket.call.reports();
-        let failed = || {
-            reports
-                .iter()
-                .enumerate()
-                .filter(|(_, r)| matches!(r, Some(Err(_))))
-        };
-        failed().for_each(|(index, _)| self.held.hold(index, &self.batch[index]));
-        failed().count()
     }
 
     pub(super) fn settle(&mut self, index: usize, verdict: Verdict) {
