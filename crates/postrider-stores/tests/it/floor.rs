@@ -10,7 +10,7 @@ use sqlx::postgres::PgConnection;
 
 use crate::world::{World, world};
 
-const ALL: Want = Want {
+pub(crate) const ALL: Want = Want {
     limit: 1000,
     bytes: usize::MAX,
     share: Share::ALL,
@@ -47,7 +47,7 @@ const LAYOUTS: [(&str, &str, &str); 5] = [
 ];
 
 /// A store whose owner says that the database draws the order.
-fn drawn(world: &World) -> PostgresStore {
+pub(crate) fn drawn(world: &World) -> PostgresStore {
     let options = Options {
         order_is_drawn: true,
         ..Options::new(world.layout.clone())
@@ -270,7 +270,7 @@ async fn a_record_with_a_time_of_its_own_is_not_overtaken_unless_times_are_said_
 
 /// Layouts with order per key and a floor, and how a record is inserted. Times of the second are those of the begin of a
 /// transaction.
-const ORDERED: [(&str, &str, &str); 4] = [
+pub(crate) const ORDERED: [(&str, &str, &str); 4] = [
     LAYOUTS[0],
     (
         "packfinderz",
@@ -282,14 +282,14 @@ const ORDERED: [(&str, &str, &str); 4] = [
     LAYOUTS[1],
 ];
 
-fn dead() -> Fate {
+pub(crate) fn dead() -> Fate {
     Fate::Dead {
         attempts: 1,
         error: "never".into(),
     }
 }
 
-fn waits(after: Duration) -> Fate {
+pub(crate) fn waits(after: Duration) -> Fate {
     Fate::Retry {
         attempts: 1,
         after,

@@ -8,6 +8,7 @@ mod diagnosis;
 mod emit;
 mod faults;
 mod floor;
+mod floor_order;
 mod hot;
 mod inbox;
 mod inversion;
