@@ -9,7 +9,7 @@ with_services = environment=$$(scripts/services up); eval "$$environment";
 # The bench measures what is shipped; it starts servers of its own, from what this installs.
 bench_programs = scripts/services install; cargo build --profile dist -p postrider-cli; cargo build --release -p postrider-bench
 
-.PHONY: help demo test check build release docs fmt services clean-services bench bench-peers bench-report bench-drain bench-consume torture
+.PHONY: help demo test test-long check build release docs fmt services clean-services bench bench-peers bench-report bench-drain bench-consume torture
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,6 +19,9 @@ demo: ## see it at work, with nothing to install; make demo ARGS="--rate 10" pas
 
 test: ## all that must pass: starts the services, then fmt, clippy, build and every test
 	@scripts/test
+
+test-long: ## the tests that are shorter in make test, in full: a minute without a broker
+	@$(with_services) scripts/test long
 
 check: ## formatting and lints only
 	@scripts/test install fmt clippy

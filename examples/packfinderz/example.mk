@@ -22,6 +22,9 @@ build-packfinderz: ## PackFinderz: makes all its programs in bin, which the Proc
 	cargo build --release -p example-packfinderz --bins
 	cd "$${CARGO_TARGET_DIR:-target}/release" && install -D -t "$(CURDIR)/bin" api check-processed compliance-consumer migrate outbox-cleanup outbox-publisher
 
-packfinderz-registry: ## PackFinderz: writes registry.toml from src/catalogue.rs and src/payloads.rs
+packfinderz-registry: ## PackFinderz: writes registry.toml and the routes of relay.toml from src/catalogue.rs and src/payloads.rs
 	cargo run --quiet -p example-packfinderz --bin registry >examples/packfinderz/registry.toml.new
 	mv examples/packfinderz/registry.toml.new examples/packfinderz/registry.toml
+	{ sed '/^# .*`make packfinderz-registry`/q' examples/packfinderz/relay.toml; \
+	  cargo run --quiet -p example-packfinderz --bin registry routes; } >examples/packfinderz/relay.toml.new
+	mv examples/packfinderz/relay.toml.new examples/packfinderz/relay.toml

@@ -1,5 +1,6 @@
-//! The registry of event types, which is the data in `registry.toml`. Nothing else says where an event goes or what
-//! it must look like. The file is made from the catalogue by `make packfinderz-registry`.
+//! The registry of event types, which is the data in `registry.toml`. Nothing else says where an
+//! event goes or what it must look like. The file is made from the catalogue by `make
+//! packfinderz-registry`, and so are the routes of `relay.toml`.
 
 use std::collections::BTreeMap;
 
@@ -34,6 +35,24 @@ pub struct Entry {
     pub schema: serde_json::Value,
 }
 
+/// The part of `postrider relay`'s config that is made here.
+#[derive(Serialize)]
+struct RelayConfig<'a> {
+    outbox: [RelayOutbox<'a>; 1],
+}
+
+#[derive(Serialize)]
+struct RelayOutbox<'a> {
+    route: Vec<RelayRoute<'a>>,
+}
+
+#[derive(Serialize)]
+struct RelayRoute<'a> {
+    event_type: &'a str,
+    aggregate_type: &'a str,
+    schema: &'a serde_json::Value,
+}
+
 impl Registry {
     pub fn load() -> anyhow::Result<Self> {
         toml::from_str(SOURCE).context("registry.toml cannot be read")
@@ -53,6 +72,23 @@ impl Registry {
     /// The text of `registry.toml`.
     pub fn to_toml(&self) -> anyhow::Result<String> {
         Ok(HEADING.to_owned() + &toml::to_string(self)?)
+    }
+
+    /// The same as the routes at the end of `relay.toml`, which go to the topic of its outbox.
+    pub fn to_routes(&self) -> anyhow::Result<String> {
+        let mut route = Vec::new();
+        for (event_type, of) in self.entries() {
+            let (aggregate_type, schema) = (&*of.aggregate_type, &of.schema);
+            route.push(RelayRoute {
+                event_type,
+                aggregate_type,
+                schema,
+            });
+        }
+        let outbox = [RelayOutbox { route }];
+        let text = toml::to_string(&RelayConfig { outbox })?;
+        let routes = text.strip_prefix("[[outbox]]").context("no outbox")?;
+        Ok(routes.trim_start().to_owned())
     }
 
     pub fn entries(&self) -> impl Iterator<Item = (&str, &Entry)> {

@@ -116,13 +116,16 @@ impl Drop for ProcessOrders {
     }
 }
 
+/// The names of the inbox and the outbox, where nobody chooses others.
+const TABLES: [&str; 2] = ["processed_messages", "outbox"];
+
 /// The plan's execution flow, twice: handled, published and read; then skipped.
 async fn flows(args: &[&str]) {
     let database = fresh_schema().await;
-    flow(ProcessOrders::start(&database, args), &database).await;
+    flow(ProcessOrders::start(&database, args), &database, TABLES).await;
 }
 
-async fn flow(mut process: ProcessOrders, database: &Database) {
+async fn flow(mut process: ProcessOrders, database: &Database, [inbox, outbox]: [&str; 2]) {
     process.type_in("abc-123 lamp 3");
     process.prints(&["abc-123: handled and acknowledged"]).await;
     process
@@ -134,10 +137,12 @@ async fn flow(mut process: ProcessOrders, database: &Database) {
     process.prints(&["not an order: nonsense"]).await;
     assert_eq!(process.interrupt().await, Some(0));
     assert_eq!(database.count("orders").await, 1);
-    assert_eq!(database.count("outbox WHERE published").await, 1);
-    let entries = "SELECT string_agg(subscriber, ' ' ORDER BY subscriber) FROM processed_messages";
+    let published = format!("\"{outbox}\" WHERE published");
+    assert_eq!(database.count(&published).await, 1);
+    let entries =
+        format!("SELECT string_agg(subscriber, ' ' ORDER BY subscriber) FROM \"{inbox}\"");
     assert_eq!(
-        database.text(entries).await.as_deref(),
+        database.text(&entries).await.as_deref(),
         Some("mailer order-service")
     );
 }
@@ -153,7 +158,28 @@ async fn orders_flow_through_a_broker_in_the_process() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_readmes_command_runs_until_ctrl_c_and_leaves_no_process() {
     let database = fresh_schema().await;
-    flow(ProcessOrders::run(&database), &database).await;
+    flow(ProcessOrders::run(&database), &database, TABLES).await;
+}
+
+/// A4-01: tables of other names serve as well, also where they must be quoted, and the usual ones
+/// do not exist.
+#[tokio::test(flavor = "multi_thread")]
+async fn orders_flow_through_tables_of_other_names() {
+    let database = fresh_schema().await;
+    let (inbox, outbox) = ("seen", "Order Outbox");
+    for publish in ["relay", "source"] {
+        let names = ["--inbox-table", inbox, "--outbox-table", outbox];
+        let how = ["--broker", "memory", "--publish", publish];
+        let process = ProcessOrders::start(&database, &[names, how].concat());
+        flow(process, &database, [inbox, outbox]).await;
+        let usual = format!(
+            "pg_tables WHERE schemaname = current_schema() AND tablename IN ('{}', '{}')",
+            TABLES[0], TABLES[1]
+        );
+        assert_eq!(database.count(&usual).await, 0);
+        let emptied = format!("TRUNCATE \"{inbox}\", \"{outbox}\", orders");
+        database.execute(&emptied).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -32,6 +32,10 @@ impl Gate {
         self.open.send_replace(true);
     }
 
+    pub(crate) fn held(&self) -> usize {
+        *self.held.borrow()
+    }
+
     pub(crate) async fn wait_until_held(&self, messages: usize) {
         let mut held = self.held.subscribe();
         let reached = held.wait_for(|held| *held >= messages);

@@ -1,5 +1,6 @@
 //! Task 4: the publisher polls, publishes, and marks what was acknowledged.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use example_gopipe::broker::Broker;
@@ -10,8 +11,13 @@ use postrider::consumer::{Consumer, Context, raw};
 use postrider::core::{Event, HandlerError};
 use postrider::stores::postgres::Tx;
 use postrider_testkit::database::Database;
+use postrider_testkit::eventually;
 
 use crate::world::{Running, World, until, worlds};
+
+/// Looks at the outbox that only polls can explain: the publishers also count the backlog, every
+/// few seconds.
+const POLLS: i64 = 80;
 
 impl World {
     /// Commits orders, whose events then wait in the outbox.
@@ -73,8 +79,53 @@ async fn is_offered_until_it_is_acknowledged_on(world: &World) {
     }
 }
 
-/// A4-11, A4-12: while a slow broker has a row nobody else is offered it; told to stop, the publisher records what is
-/// acknowledged, and the next one repeats none of it.
+/// A4-11: a slow broker has every row and acknowledges none. While its publishers wait for it as
+/// long as many polls take, and another one that finds nothing polls that often, no row is offered
+/// again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_in_flight_is_not_offered_again_however_often_is_polled() {
+    for world in worlds().await {
+        is_not_offered_again_on(&world).await;
+    }
+}
+
+async fn is_not_offered_again_on(world: &World) {
+    world.place(1..=5).await;
+    world.gate.shut();
+    // There are more publishers than rows, so that at least one of them finds none.
+    let publishers = [2; 6].map(|batch_size| world.publish(batch_size));
+    world.gate.wait_until_held(5).await;
+    let looks = async || {
+        let looks = "SELECT seq_scan + coalesce(idx_scan, 0) FROM pg_stat_user_tables \
+                     WHERE relid = 'outbox'::regclass";
+        world.database.number(looks).await
+    };
+    let before = looks().await;
+    eventually("there were many polls", async || {
+        assert_eq!(world.gate.held(), 5, "one was offered again");
+        match looks().await {
+            now if now >= before + POLLS => Ok(()),
+            now => Err((before, now)),
+        }
+    })
+    .await;
+    assert_eq!(
+        (world.sent().await.len(), world.unpublished().await),
+        (5, 5)
+    );
+
+    world.gate.open();
+    world.until_unpublished(0).await;
+    for publisher in publishers {
+        publisher.stop().await;
+    }
+    let sent = world.sent().await;
+    let ids: HashSet<_> = sent.iter().map(|message| message.header("id")).collect();
+    assert_eq!((sent.len(), ids.len()), (5, 5), "one was published twice");
+}
+
+/// A4-12: told to stop while a slow broker has rows, the publishers record what is acknowledged and
+/// end, and the next one repeats none of it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stop_records_what_is_in_flight_and_the_next_start_repeats_nothing() {
     for world in worlds().await {

@@ -20,8 +20,8 @@ impl World {
     }
 }
 
-/// A4-10, A4-12: "pipe pubCh into broker publisher": what the broker acknowledges is published, what it refuses is offered
-/// again; the stream ends at a stop, and the next one repeats nothing.
+/// A4-10: "pipe pubCh into broker publisher": what the broker acknowledges is published, what it
+/// refuses is offered again; the stream ends at a stop.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_source_that_is_piped_to_a_broker_publishes_the_outbox() {
     for world in worlds().await {
@@ -74,4 +74,37 @@ async fn is_piped_on(world: &World) {
     source.stop().await;
     assert!(messages.next().await.is_none());
     assert_eq!(world.unpublished().await, 0);
+}
+
+/// A4-12: cancelled while the broker has not answered, the source waits for the answer, records it,
+/// and the stream ends; the next one repeats nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_that_is_stopped_records_what_is_in_flight_and_the_next_repeats_nothing() {
+    for world in worlds().await {
+        is_recorded_at_a_stop_on(&world).await;
+    }
+}
+
+async fn is_recorded_at_a_stop_on(world: &World) {
+    world.place(1..=3).await;
+    world.gate.shut();
+    let (source, messages) = world.source();
+    let piping = tokio::spawn(pipe(messages, world.gate.clone()));
+    world.gate.wait_until_held(1).await;
+    source.tell_to_stop();
+    world.gate.open();
+    source.stop().await;
+    piping.await.unwrap();
+    let sent = world.sent().await.len();
+    // One was in flight; the other of its batch was offered before the stop was noticed, or not at
+    // all.
+    assert!((1..=2).contains(&sent), "{sent}");
+    assert_eq!(world.unpublished().await, 3 - sent as i64);
+
+    let (source, messages) = world.source();
+    let piping = tokio::spawn(pipe(messages, world.gate.clone()));
+    world.until_unpublished(0).await;
+    source.stop().await;
+    piping.await.unwrap();
+    assert_eq!(world.sent().await.len(), 3, "one was published twice");
 }

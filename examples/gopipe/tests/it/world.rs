@@ -1,5 +1,6 @@
 //! A fresh schema, either broker, and routers that start and stop on them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -106,8 +107,13 @@ impl World {
 
     /// Sends the message with this id, which orders three lamps.
     pub(crate) async fn send(&self, id: &str) {
+        self.send_order(id, "lamp").await;
+    }
+
+    /// The same of another item.
+    pub(crate) async fn send_order(&self, id: &str, item: &str) {
         let command = PlaceOrder {
-            item: "lamp".into(),
+            item: item.into(),
             quantity: 3,
         };
         let sent = self.broker.send(&self.commands, id, &command);
@@ -124,20 +130,67 @@ impl World {
 
     /// Commands that the broker would deliver to the next router.
     pub(crate) async fn unacknowledged(&self) -> u64 {
-        let name = &self.inbox.subscriber;
         match &self.broker {
             Broker::Memory(_) => {
+                let name = &self.inbox.subscriber;
                 let commands = self.broker.subscribe(name, &self.commands).unwrap();
                 commands.lag().await.unwrap()
             }
             Broker::Kafka(..) => {
-                let kafka = Kafka::shared();
-                let group = format!("{name}.{}", self.commands);
-                let committed = kafka.committed(&group, &self.commands).await;
-                let sent = kafka.records(&self.commands).await.len() as u64;
+                let committed = self.committed().await;
+                let sent = Kafka::shared().records(&self.commands).await.len() as u64;
                 sent - committed.values().sum::<i64>().cast_unsigned()
             }
         }
+    }
+
+    /// Kafka's view of the router: the offset that it has committed, by partition.
+    async fn committed(&self) -> BTreeMap<i32, i64> {
+        let group = format!("{}.{}", self.inbox.subscriber, self.commands);
+        Kafka::shared().committed(&group, &self.commands).await
+    }
+
+    /// Sends further commands until the broker knows that one of them was handled. It then also
+    /// knows of every command that had been acknowledged before.
+    pub(crate) async fn until_later_ones_are_acknowledged(&self) {
+        let before = self.unacknowledged().await;
+        assert!(before > 0, "it was acknowledged too early");
+        self.send_order("later-0", "chair").await;
+        let Broker::Kafka(..) = &self.broker else {
+            return until("all later ones are acknowledged", before, async || {
+                self.unacknowledged().await
+            })
+            .await;
+        };
+        // What comes behind an unacknowledged one in its partition cannot be committed, so that
+        // more are sent until one goes to another partition.
+        let mut later = 1;
+        eventually("a later one is acknowledged", async || {
+            let committed: i64 = self.committed().await.values().sum();
+            if committed > 0 {
+                return Ok(());
+            }
+            self.send_order(&format!("later-{later}"), "chair").await;
+            later += 1;
+            Err(later)
+        })
+        .await;
+    }
+
+    /// Whether the broker would not deliver this command again. The broker in the process tells
+    /// how many it would deliver and not which: there, it must be the last.
+    pub(crate) async fn is_acknowledged(&self, id: &str) -> bool {
+        let Broker::Kafka(..) = &self.broker else {
+            return self.unacknowledged().await == 0;
+        };
+        let header = ("id".to_owned(), Some(id.as_bytes().to_vec()));
+        let records = Kafka::shared().records(&self.commands).await;
+        let found = records
+            .iter()
+            .find(|record| record.headers.contains(&header));
+        let found = found.expect("it was sent");
+        let committed = self.committed().await;
+        (committed.get(&found.partition)).is_some_and(|next| *next > found.offset)
     }
 
     /// Rows of the inbox, of the business and of the outbox, as one look sees them.
@@ -209,6 +262,18 @@ impl World {
         value.map_or(0.0, |value| value.parse().unwrap())
     }
 
+    /// Makes the commit of every order of this item wait until it is let go.
+    pub(crate) async fn hold_up_commit(&self, item: &str) -> HeldUp {
+        create_hold_up(&self.database).await;
+        let trigger = format!(
+            "CREATE CONSTRAINT TRIGGER hold_up AFTER INSERT ON orders \
+             DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.item = '{item}') \
+             EXECUTE FUNCTION hold_up()"
+        );
+        self.database.execute(&trigger).await;
+        HeldUp::new(&self.database).await
+    }
+
     /// See [`hold_up`].
     pub(crate) async fn hold_up(&self, verb: &str, tables: &[&str]) -> HeldUp {
         hold_up(&self.database, verb, tables).await
@@ -217,24 +282,23 @@ impl World {
 
 /// Makes every statement of this kind on the tables wait when it has changed a row, in its transaction, until it is let go.
 pub(crate) async fn hold_up(database: &Database, verb: &str, tables: &[&str]) -> HeldUp {
-    database
-        .execute(
-            "CREATE FUNCTION hold_up() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
-             PERFORM pg_advisory_xact_lock_shared(hashtext(current_schema())); RETURN NULL; END $$",
-        )
-        .await;
+    create_hold_up(database).await;
     for table in tables {
         let trigger = format!(
             "CREATE TRIGGER hold_up AFTER {verb} ON {table} FOR EACH ROW EXECUTE FUNCTION hold_up()"
         );
         database.execute(&trigger).await;
     }
-    let mut guard = database.pool.begin().await.unwrap();
-    sqlx::query("SELECT pg_advisory_xact_lock(hashtext(current_schema()))")
-        .execute(&mut *guard)
-        .await
-        .unwrap();
-    HeldUp { guard }
+    HeldUp::new(database).await
+}
+
+async fn create_hold_up(database: &Database) {
+    database
+        .execute(
+            "CREATE FUNCTION hold_up() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+             PERFORM pg_advisory_xact_lock_shared(hashtext(current_schema())); RETURN NULL; END $$",
+        )
+        .await;
 }
 
 pub(crate) struct HeldUp {
@@ -242,6 +306,15 @@ pub(crate) struct HeldUp {
 }
 
 impl HeldUp {
+    async fn new(database: &Database) -> Self {
+        let mut guard = database.pool.begin().await.unwrap();
+        sqlx::query("SELECT pg_advisory_xact_lock(hashtext(current_schema()))")
+            .execute(&mut *guard)
+            .await
+            .unwrap();
+        Self { guard }
+    }
+
     /// Waits until so many statements wait.
     pub(crate) async fn until_waiting(&self, database: &Database, statements: i64) {
         let waiting = "pg_locks WHERE locktype = 'advisory' AND NOT granted AND mode = 'ShareLock' \

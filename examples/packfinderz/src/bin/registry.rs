@@ -1,9 +1,15 @@
-//! Prints `registry.toml` as the catalogue has it: `make packfinderz-registry`.
+//! Prints `registry.toml` as the catalogue has it, or with the argument `routes` the routes of
+//! `relay.toml`: `make packfinderz-registry`.
+
+use example_packfinderz::registry::Registry;
 
 fn main() -> anyhow::Result<()> {
-    print!(
-        "{}",
-        example_packfinderz::registry::Registry::of_catalogue().to_toml()?
-    );
+    let registry = Registry::of_catalogue();
+    let text = match std::env::args().nth(1).as_deref() {
+        None => registry.to_toml()?,
+        Some("routes") => registry.to_routes()?,
+        Some(other) => anyhow::bail!("usage: registry [routes], not {other}"),
+    };
+    print!("{text}");
     Ok(())
 }

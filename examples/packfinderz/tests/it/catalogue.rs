@@ -21,6 +21,15 @@ fn the_registry_is_made_from_the_catalogue() {
         made.to_toml().unwrap() == file,
         "please run `make packfinderz-registry`"
     );
+    let relay = include_str!("../../relay.toml");
+    assert!(
+        relay.ends_with(&format!(
+            "`make packfinderz-registry`.\n{}",
+            made.to_routes().unwrap()
+        )),
+        "please run `make packfinderz-registry`"
+    );
+    assert_eq!(relay.matches("\n[[outbox.route]]\n").count(), 18);
     assert_eq!(made.entries().count(), 18);
     for (name, entry) in made.entries() {
         assert_eq!(entry.topic, "{domain}", "{name}");

@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use example_packfinderz::settings::REDIS_URL;
 use postrider_testkit::redis::Redis;
+use rustix::process::{Pid, Signal, kill_process};
 use uuid::Uuid;
 
 const PROCESSES: usize = 10;
@@ -21,6 +22,11 @@ fn start(consumer: &str) -> Child {
         .unwrap()
 }
 
+fn signal(process: &Child, signal: Signal) {
+    let pid = Pid::from_raw(process.id().cast_signed()).unwrap();
+    kill_process(pid, signal).unwrap();
+}
+
 /// What it answers, by call.
 fn answers(mut process: Child) -> Vec<String> {
     drop(process.stdin.take());
@@ -35,20 +41,25 @@ fn answers(mut process: Child) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// A1-13: of 100 calls for one event at once, in 10 processes, exactly one is told that it is not processed. Another
-/// consumer gets a first time of its own.
+/// A1-13: of 100 calls for one event at once, in 10 processes, exactly one is told that it is not
+/// processed. Another consumer gets a first time of its own. The processes are stopped until each
+/// of them has all of its calls to make.
 #[tokio::test]
 async fn of_a_hundred_calls_in_ten_processes_one_is_first() {
     let event = Uuid::now_v7();
     let mut processes: Vec<Child> = (0..PROCESSES).map(|_| start("billing")).collect();
     let ask = format!("{event}\n").repeat(CALLS);
     for process in &mut processes {
+        signal(process, Signal::STOP);
         process
             .stdin
             .as_mut()
             .unwrap()
             .write_all(ask.as_bytes())
             .unwrap();
+    }
+    for process in &processes {
+        signal(process, Signal::CONT);
     }
     let answers_of_all: Vec<String> = processes.into_iter().flat_map(answers).collect();
     assert_eq!(answers_of_all.len(), PROCESSES * CALLS);

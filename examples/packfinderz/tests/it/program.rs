@@ -20,9 +20,13 @@ pub(crate) struct Program {
 impl Program {
     /// Starts a command in an environment of these variables alone.
     pub(crate) fn start(mut command: Command, variables: &[(String, String)]) -> Self {
+        command.env_clear().envs(variables.iter().cloned());
+        Self::spawn(command)
+    }
+
+    /// Starts a command that has its environment.
+    pub(crate) fn spawn(mut command: Command) -> Self {
         let mut child = command
-            .env_clear()
-            .envs(variables.iter().cloned())
             .process_group(0)
             .stdin(Stdio::null())
             .stdout(Stdio::null())

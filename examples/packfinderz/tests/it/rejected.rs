@@ -1,19 +1,11 @@
 //! Rows that Pub/Sub itself rejects.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use example_packfinderz::settings::MAX_ATTEMPTS;
-use postrider::Relay;
-use postrider::brokers::pubsub::{PubSubConfig, PubSubPublisher};
-use postrider::core::{Backoff, Layout, Route, Router, Routes};
-use postrider::relay::Config;
-use postrider::stores::postgres::{self, Options, PostgresStore};
 use postrider_testkit::services::{Kind, PrivateServer};
+use rustix::process::Signal;
 use serde_json::json;
-use tokio_util::sync::CancellationToken;
 
-use crate::world::{PUBLISHER, World};
+use crate::world::{ConfigOnDisk, PUBLISHER, World, root};
 
 /// An envelope without actor, as a schema of the topic: what has one is registered in PackFinderz, and refused by Pub/Sub.
 fn envelope() -> String {
@@ -44,11 +36,11 @@ async fn world_with_schema(server: &PrivateServer) -> World {
     world
 }
 
-/// Changes a row in the middle, and gives its id.
-async fn spoil(world: &World, set: &str) -> String {
+/// Changes the row that this many are older than, and gives its id.
+async fn spoil(world: &World, older: u32, set: &str) -> String {
     let sql = format!(
         "UPDATE outbox_events SET {set} WHERE id = \
-         (SELECT id FROM outbox_events ORDER BY created_at, id OFFSET 11 LIMIT 1) \
+         (SELECT id FROM outbox_events ORDER BY created_at, id OFFSET {older} LIMIT 1) \
          RETURNING id::text"
     );
     world.database.text(&sql).await.unwrap()
@@ -65,6 +57,7 @@ async fn a_row_that_the_server_rejects_keeps_its_error_and_the_others_are_publis
         world.insert(20, 0).await;
         let bad = spoil(
             &world,
+            11,
             "payload_json = payload_json || '{\"actor\": {\"id\": 7}}'",
         )
         .await;
@@ -91,44 +84,33 @@ async fn a_row_that_the_server_rejects_keeps_its_error_and_the_others_are_publis
     }
 }
 
-/// A relay of two event types, one of which goes to a topic that the server does not have.
-fn relay_with_an_unknown_topic(world: &World, count_outages: bool) -> Relay {
-    let layout = Layout::preset("packfinderz").unwrap();
-    let routes = Routes::new()
-        .with("ad_paused", Route::new().topic("pf-domain-events"))
-        .with("ad_expired", Route::new().topic("pf-nowhere"));
-    let mut config = Config {
-        ordering: layout.ordering,
-        ..Config::default()
-    };
-    config.retry.count_outages = count_outages;
-    // No second try while the test looks.
-    let hour = Duration::from_secs(3600);
-    config.retry.backoff = Backoff::new(hour, hour);
-    let mut pubsub = PubSubConfig::new(&world.project);
-    pubsub.endpoint = Some(format!("http://{}", world.pubsub));
-    let router = Router::new(&layout, routes, None);
-    let pool = postgres::connect(&world.database.url, config.claims + 2).unwrap();
-    let store = PostgresStore::new(pool, Options::new(layout));
-    let publisher = PubSubPublisher::new(pubsub).unwrap();
-    Relay::builder(Arc::new(store), Arc::new(publisher), router)
-        .config(config)
-        .build()
+/// The example's config with a topic of its own for one event type, which the server does not have.
+fn config_with_an_unknown_topic() -> ConfigOnDisk {
+    let text = include_str!("../../relay.toml");
+    let route = "event_type = \"ad_expired\"\n";
+    assert_eq!(text.matches(route).count(), 1);
+    ConfigOnDisk::new(&text.replace(route, &format!("{route}topic = \"pf-nowhere\"\n")))
 }
 
-/// A0-05 with a topic that the server does not have. By the document's letter, which is
-/// `count_outages = true`, the row is at attempt 1 after its first try. As the publisher has it,
-/// the topic is a part of the broker that is down, which uses up no attempt. Either way the row
-/// keeps a bounded error and all others are published.
+/// A0-05 with a topic that the server does not have, by `postrider relay` as it is shipped and with
+/// the example's config. By the document's letter, which is `count_outages = true`, the row is at
+/// attempt 1 after its first try. As the config has it, the topic is a part of the broker that is
+/// down, which uses up no attempt: the row leaves once the topic is there. Either way it keeps a
+/// bounded error meanwhile, and all others are published.
 #[tokio::test]
 async fn a_row_for_an_unknown_topic_is_at_attempt_1_where_outages_count_and_at_0_where_not() {
-    for (count_outages, attempts) in [(true, 1), (false, 0)] {
+    // No second try while the test looks.
+    let counted = [
+        ("POSTRIDER__OUTBOX__PACKFINDERZ__COUNT_OUTAGES", "true"),
+        ("POSTRIDER__OUTBOX__PACKFINDERZ__RETRY__BASE", "1h"),
+        ("POSTRIDER__OUTBOX__PACKFINDERZ__RETRY__CAP", "1h"),
+    ];
+    let config = config_with_an_unknown_topic();
+    for (settings, attempts) in [(&counted[..], 1), (&[], 0)] {
         let world = World::new().await;
         world.insert(20, 0).await;
-        let bad = spoil(&world, "event_type = 'ad_expired'").await;
-        let shutdown = CancellationToken::new();
-        let relay = relay_with_an_unknown_topic(&world, count_outages);
-        let running = tokio::spawn(relay.run(shutdown.clone()));
+        let bad = spoil(&world, 11, "event_type = 'ad_expired'").await;
+        let relay = world.relay(config.path(), settings);
         world.until_published(19).await;
         let of_bad = format!(
             "outbox_events WHERE id = '{bad}' AND published_at IS NULL \
@@ -139,8 +121,43 @@ async fn a_row_for_an_unknown_topic_is_at_attempt_1_where_outages_count_and_at_0
         // Later rows flow.
         world.insert(1, 0).await;
         world.until_published(20).await;
-        assert_eq!(world.database.count(&of_bad).await, 1);
-        shutdown.cancel();
-        running.await.unwrap().unwrap();
+        assert_eq!(
+            world.database.count(&of_bad).await,
+            1,
+            "{:#?}",
+            relay.text()
+        );
+        let well = "outbox_events WHERE published_at IS NOT NULL AND attempt_count = 0 \
+                    AND last_error IS NULL";
+        assert_eq!(world.database.count(well).await, 20);
+        if attempts == 0 {
+            world.subscribe("pf-nowhere", "pf-nowhere-too").await;
+            world.until_published(21).await;
+            world.messages("pf-nowhere-too", 1).await;
+        }
+        relay.signal(Signal::TERM);
+        assert_eq!(relay.ended().await.code(), Some(0), "{:#?}", relay.text());
     }
+}
+
+/// The example's config needs nothing but its variables, publishes by the same registry as
+/// `outbox-publisher`, and passes `postrider check`.
+#[tokio::test]
+async fn the_shipped_relay_publishes_by_the_registry() {
+    let world = World::new().await;
+    let config = root().join("examples/packfinderz/relay.toml");
+    let mut check = world.postrider(&["check", "--config", config.to_str().unwrap()], &[]);
+    let checked = check.output().unwrap();
+    assert!(checked.status.success(), "{checked:?}");
+
+    world.insert(3, 0).await;
+    let bad = spoil(&world, 0, "payload_json = payload_json #- '{data,adId}'").await;
+    let _relay = world.relay(&config, &[]);
+    world.until_published(2).await;
+    let dead = format!(
+        "outbox_events WHERE id = '{bad}' AND published_at IS NULL AND attempt_count = 25 \
+         AND last_error LIKE '%schema (required)%'"
+    );
+    world.until_count(&dead, 1).await;
+    assert_eq!(world.messages("pf-compliance", 2).await.len(), 2);
 }

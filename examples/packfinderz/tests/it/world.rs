@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use example_packfinderz::{migrations, settings};
@@ -130,6 +131,26 @@ impl World {
         program
     }
 
+    /// A command of the `postrider` that is shipped, in an environment of the programs' variables
+    /// and these.
+    pub(crate) fn postrider(&self, arguments: &[&str], more: &[(&str, &str)]) -> Command {
+        let mut command = Command::new(postrider());
+        command.args(arguments).env_clear();
+        let own = [
+            ("POSTRIDER__ADMIN__LISTEN", "127.0.0.1:0"),
+            ("POSTRIDER__BROKER__PUBSUB__PROJECT", &self.project),
+        ];
+        command.envs(self.variables(&own));
+        command.envs(more.iter().copied());
+        command
+    }
+
+    /// Starts `postrider relay` with a config.
+    pub(crate) fn relay(&self, config: &Path, more: &[(&str, &str)]) -> Program {
+        let arguments = ["relay", "--config", config.to_str().unwrap()];
+        Program::spawn(self.postrider(&arguments, more))
+    }
+
     /// Rows as any service may write them, at `attempts`, one after the other in age.
     pub(crate) async fn insert(&self, count: u32, attempts: u32) {
         let sql = "INSERT INTO outbox_events \
@@ -178,4 +199,41 @@ impl World {
 /// The project's folder.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Beside the example's programs. Building the workspace, as `make test` does, has built it; a test
+/// of this package alone builds it if it is not there.
+fn postrider() -> &'static Path {
+    static POSTRIDER: OnceLock<PathBuf> = OnceLock::new();
+    POSTRIDER.get_or_init(|| {
+        let program = Path::new(PUBLISHER).with_file_name("postrider");
+        if !program.exists() {
+            let mut build = Command::new(env!("CARGO"));
+            let built = build.args(["build", "--package", "postrider-cli"]).status();
+            assert!(built.unwrap().success(), "postrider cannot be built");
+        }
+        program
+    })
+}
+
+/// A config of `postrider`. Goes with this value.
+pub(crate) struct ConfigOnDisk(PathBuf);
+
+impl ConfigOnDisk {
+    pub(crate) fn new(text: &str) -> Self {
+        let name = format!("{}.toml", Uuid::now_v7().simple());
+        let file = Self(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name));
+        std::fs::write(&file.0, text).unwrap();
+        file
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for ConfigOnDisk {
+    fn drop(&mut self) {
+        std::fs::remove_file(&self.0).unwrap();
+    }
 }
