@@ -12,7 +12,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::gather::{Gathered, Part, gather};
 use super::open::Opened;
-use super::read::{Chunk, Reading};
+use super::read::{Chunk, Reading, Room};
 use super::settlement::{Advance, Reached};
 use super::team::Team;
 use crate::postgres::Inner;
@@ -100,7 +100,7 @@ impl Session {
         ready: &Arc<Ready>,
         opened: Opened,
         parts: &[Part],
-        limit: u32,
+        room: Room,
     ) -> Self {
         let ends: Vec<(Team, i64)> = parts
             .iter()
@@ -110,9 +110,15 @@ impl Session {
         if ends.is_empty() && !opened.has_read() {
             return Self::Resting(opened, Vec::new());
         }
-        // The teams of a claim share its limit.
-        let sharing = u32::try_from(ends.len()).unwrap_or(1).max(1);
-        let each = limit.div_ceil(sharing).max(1);
+        // The teams of a claim share its room.
+        let sharing = ends.len().max(1);
+        let each = Room {
+            limit: room
+                .limit
+                .div_ceil(u32::try_from(sharing).unwrap_or(1))
+                .max(1),
+            bytes: room.bytes / sharing,
+        };
         let (recall, recalled) = oneshot::channel();
         let (inner, ready) = (inner.clone(), ready.clone());
         let reading = async move {
@@ -166,11 +172,11 @@ async fn read(
     ready: Arc<Ready>,
     mut opened: Opened,
     ends: Vec<(Team, i64)>,
-    limit: u32,
+    room: Room,
 ) -> Result<(Opened, Vec<Ahead>), StoreError> {
     let mut all = Vec::new();
     if !ends.is_empty() {
-        match read_all(&inner, &ready, &mut opened, ends, limit).await {
+        match read_all(&inner, &ready, &mut opened, ends, room).await {
             Ok(read) => all = read,
             // What is being published can be settled all the same, and whoever claims next reads for itself.
             Err(error) => {
@@ -189,7 +195,7 @@ async fn read_all(
     ready: &Ready,
     opened: &mut Opened,
     ends: Vec<(Team, i64)>,
-    limit: u32,
+    room: Room,
 ) -> Result<Vec<Ahead>, StoreError> {
     let bounded = opened.bound_reading(READING_MAX).await;
     bounded.map_err(store_error("read ahead", &inner.name()))?;
@@ -199,7 +205,7 @@ async fn read_all(
             inner,
             ready,
             team: &team,
-            limit,
+            room,
         };
         let chunk = reading.chunk(opened.reads(), after).await?;
         all.push(Ahead { team, after, chunk });

@@ -10,6 +10,7 @@ use super::Stream;
 use super::ahead::Session;
 use super::gather::{Gathered, Part};
 use super::open::Opened;
+use super::read::Room;
 use super::settlement::{Advance, Reached, Settlement, Trouble};
 use crate::postgres::Inner;
 use crate::postgres::claim::WAITING_FOR_THE_DISK;
@@ -24,8 +25,8 @@ pub(super) struct Held {
     pub(super) ready: Arc<Ready>,
     pub(super) session: Session,
     pub(super) gathered: Gathered,
-    /// Records that it may take at a time.
-    pub(super) limit: u32,
+    /// What it may take at a time.
+    pub(super) room: Room,
     pub(super) lapses_at: Instant,
     /// Whether other relays are at work too.
     pub(super) in_company: bool,
@@ -69,9 +70,9 @@ impl Claim for Held {
             self.session = Session::Resting(opened, ahead);
             return Ok(false);
         };
-        self.gathered = next.gather(self.limit);
+        self.gathered = next.gather(self.room.limit);
         let parts = &self.gathered.parts;
-        self.session = Session::start(&self.inner, &self.ready, opened, parts, self.limit);
+        self.session = Session::start(&self.inner, &self.ready, opened, parts, self.room);
         Ok(true)
     }
 

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::time::Instant;
 
+use futures::TryStreamExt as _;
 use postrider_core::layout::State;
 use postrider_core::{Claim, MessageKey, Ordering, Record, StoreError, Want};
 use sqlx::Row as _;
@@ -40,7 +41,7 @@ use company::Company;
 use gather::gather;
 use held::Held;
 use open::Opened;
-use read::{Chunk, Reading};
+use read::{Chunk, Reading, Room};
 use settlement::Settlement;
 use team::Team;
 
@@ -176,12 +177,16 @@ async fn round(inner: &Arc<Inner>, ready: &Arc<Ready>, want: Want) -> Result<Rou
     let Some(mut opened) = open::open(inner, stream, want.share).await? else {
         return Ok(Round::Nothing);
     };
-    let chunks = chunks(inner, ready, &mut opened, want.limit).await?;
+    let room = Room {
+        limit: want.limit,
+        bytes: want.bytes,
+    };
+    let chunks = chunks(inner, ready, &mut opened, room).await?;
     let mut troubled = Vec::new();
     let mut parked = Vec::new();
     if opened.troubled {
         let groups = chunks.iter().flat_map(|(team, _)| team.groups()).collect();
-        troubled = due(inner, ready, &mut opened, groups, want.limit).await?;
+        troubled = due(inner, ready, &mut opened, groups, room).await?;
         parked = parked_keys(inner, ready, &mut opened, &chunks, &troubled).await?;
     }
     let gathered = gather(chunks, troubled, &parked, want.limit);
@@ -190,9 +195,9 @@ async fn round(inner: &Arc<Inner>, ready: &Arc<Ready>, want: Want) -> Result<Rou
             in_company: opened.in_company,
             inner: inner.clone(),
             ready: ready.clone(),
-            session: Session::start(inner, ready, opened, &gathered.parts, want.limit),
+            session: Session::start(inner, ready, opened, &gathered.parts, room),
             gathered,
-            limit: want.limit,
+            room,
             // As in `hold.rs`.
             lapses_at: Instant::now() + inner.options.hold_max,
         })));
@@ -210,21 +215,25 @@ async fn round(inner: &Arc<Inner>, ready: &Arc<Ready>, want: Want) -> Result<Rou
     })
 }
 
-/// The next records of every team: those that were read ahead, or as many as `limit`.
+/// The next records of every team: those that were read ahead, or as many as there is room for.
 async fn chunks(
     inner: &Inner,
     ready: &Ready,
     opened: &mut Opened,
-    limit: u32,
+    room: Room,
 ) -> Result<Vec<(Team, Chunk)>, StoreError> {
     let (now, waiting) = Team::form(std::mem::take(&mut opened.standing));
     let mut chunks = Vec::with_capacity(now.len() + waiting.len());
+    let room = Room {
+        bytes: room.bytes / now.len().max(1),
+        ..room
+    };
     for team in now {
         let reading = Reading {
             inner,
             ready,
             team: &team,
-            limit,
+            room,
         };
         let chunk = match ready.stream()?.shelf.take(&team) {
             Some(chunk) => chunk,
@@ -254,23 +263,28 @@ async fn due(
     ready: &Ready,
     opened: &mut Opened,
     groups: Vec<i32>,
-    limit: u32,
+    room: Room,
 ) -> Result<Vec<Record>, StoreError> {
     let failed = store_error("claim troubled records", &inner.name());
     let stream = ready.stream()?;
-    let rows = query(&stream.statements.due)
+    let mut rows = query(&stream.statements.due)
         .bind(groups)
-        .bind(i64::from(limit))
+        .bind(i64::from(room.limit))
         .bind(stream.group_count())
-        .fetch_all(opened.reads().connection())
-        .await
-        .map_err(&failed)?;
-    let mut records = records(inner, ready, &rows)?;
-    for (record, row) in std::iter::zip(&mut records, &rows) {
+        .fetch(opened.reads().connection());
+    let (mut due, mut left): (Vec<Record>, usize) = (Vec::new(), room.bytes);
+    while let Some(row) = rows.try_next().await.map_err(&failed)? {
         let attempts: i32 = row.try_get("attempts").map_err(&failed)?;
-        record.attempts = u32::try_from(attempts).unwrap_or(0);
+        for mut record in records(inner, ready, std::slice::from_ref(&row))? {
+            if record.size() > left && !due.is_empty() {
+                return Ok(due);
+            }
+            left = left.saturating_sub(record.size());
+            record.attempts = u32::try_from(attempts).unwrap_or(0);
+            due.push(record);
+        }
     }
-    Ok(records)
+    Ok(due)
 }
 
 /// Keys of which an earlier record is kept aside and is not in this claim, so that these have to wait behind it.

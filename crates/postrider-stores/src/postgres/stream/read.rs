@@ -7,7 +7,7 @@ use postrider_core::{Record, RecordId, StoreError};
 use super::progress::Progress;
 use super::team::Team;
 use crate::postgres::Inner;
-use crate::postgres::claim::fetch;
+use crate::postgres::claim::{Fetched, fetch};
 use crate::postgres::ids::PgQuery;
 use crate::postgres::outbox::{Ready, query};
 use crate::postgres::tx::Tx;
@@ -22,12 +22,19 @@ pub(super) struct Chunk {
     pub(super) more: bool,
 }
 
+/// How much is read at a time: so many records of so many bytes, but always one.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Room {
+    pub(super) limit: u32,
+    pub(super) bytes: usize,
+}
+
 /// Reads one team.
 pub(super) struct Reading<'a> {
     pub(super) inner: &'a Inner,
     pub(super) ready: &'a Ready,
     pub(super) team: &'a Team,
-    pub(super) limit: u32,
+    pub(super) room: Room,
 }
 
 impl Reading<'_> {
@@ -43,31 +50,44 @@ impl Reading<'_> {
             after,
             upto,
         };
-        let mut records = match &within[..] {
+        let Room { limit, bytes } = self.room;
+        let mut found = match &within[..] {
             // One round trip: under a steady load, every claim of a few records comes here.
             [segment] if !ended.is_empty() => {
                 let difference = &self.ready.stream()?.statements.difference;
-                let both = self.statement(&difference.both[number(*segment)], self.limit.into())?;
+                let both = self.statement(&difference.both[number(*segment)], limit.into())?;
                 let both = self.bind_later(both, (low, high));
-                self.fetch(tx, running_then.bind(both)).await?
+                vec![self.fetch(tx, running_then.bind(both), bytes).await?]
             }
             _ => {
-                let mut records = self.later(tx, &within, (low, high)).await?;
+                let mut found = vec![self.later(tx, &within, (low, high)).await?];
                 if !ended.is_empty() {
                     let running = &self.ready.stream()?.statements.difference.running;
-                    let running = self.statement(running, self.limit.into())?;
-                    let running = running_then.bind(running);
-                    records.append(&mut self.fetch(tx, running).await?);
+                    let running = self.statement(running, limit.into())?;
+                    found.push(self.fetch(tx, running_then.bind(running), bytes).await?);
                 }
-                records
+                found
             }
         };
+        // What comes after the end of one that was cut off may have something of it before.
+        let complete_upto = found.iter().filter(|of| of.is_cut);
+        let complete_upto = complete_upto
+            .filter_map(|of| of.records.last())
+            .map(position);
+        let complete_upto = complete_upto.min();
+        let mut records: Vec<Record> = found
+            .iter_mut()
+            .flat_map(|of| of.records.drain(..))
+            .collect();
         if !ended.is_empty() {
             records.sort_by_key(position);
         }
+        if let Some(upto) = complete_upto {
+            records.retain(|record| position(record) <= upto);
+        }
         // Whoever was cut off at the limit has nothing before the limit that is missing here.
-        let more = records.len() >= self.limit as usize;
-        records.truncate(self.limit as usize);
+        let more = complete_upto.is_some() || records.len() >= limit as usize;
+        records.truncate(limit as usize);
         Ok(Chunk { records, more })
     }
 
@@ -77,17 +97,22 @@ impl Reading<'_> {
         tx: &mut Tx,
         within: &[i64],
         (low, high): (i64, i64),
-    ) -> Result<Vec<Record>, StoreError> {
+    ) -> Result<Fetched, StoreError> {
         let later = &self.ready.stream()?.statements.difference.later;
-        let mut found: Vec<Record> = Vec::new();
+        let mut found = Fetched::default();
+        let mut bytes = self.room.bytes;
         for segment in within {
-            let left = i64::from(self.limit) - i64::try_from(found.len()).unwrap_or(i64::MAX);
-            if left <= 0 {
+            let count = i64::try_from(found.records.len()).unwrap_or(i64::MAX);
+            let left = i64::from(self.room.limit) - count;
+            if left <= 0 || found.is_cut {
                 break;
             }
             let statement = self.statement(&later[number(*segment)], left)?;
             let statement = self.bind_later(statement, (low, high));
-            found.append(&mut self.fetch(tx, statement).await?);
+            let mut more = self.fetch(tx, statement, bytes).await?;
+            bytes = bytes.saturating_sub(more.records.iter().map(Record::size).sum());
+            found.records.append(&mut more.records);
+            found.is_cut = more.is_cut || bytes == 0;
         }
         Ok(found)
     }
@@ -113,10 +138,13 @@ impl Reading<'_> {
             .bind(self.progress().to.to_string())
     }
 
-    async fn fetch(&self, tx: &mut Tx, statement: PgQuery) -> Result<Vec<Record>, StoreError> {
-        let connection = tx.connection();
-        let fetched = fetch(self.inner, self.ready, statement, usize::MAX, connection).await?;
-        Ok(fetched.records)
+    async fn fetch(
+        &self,
+        tx: &mut Tx,
+        statement: PgQuery,
+        bytes: usize,
+    ) -> Result<Fetched, StoreError> {
+        fetch(self.inner, self.ready, statement, bytes, tx.connection()).await
     }
 }
 

@@ -1,5 +1,6 @@
 //! Reading: what is found, how soon, and what it leaves behind.
 
+use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant};
@@ -115,6 +116,61 @@ async fn a_long_transaction_is_read_in_parts() {
         claim.settle(&fates).await.unwrap();
     }
     assert_eq!(numbers(&read), (0..25).collect::<Vec<_>>());
+}
+
+/// Several transactions that ran when the last snapshot was taken, and later ones, all of large records.
+#[tokio::test]
+async fn a_claim_holds_no_more_bytes_than_are_wanted() {
+    const BYTES: usize = 50_000;
+    let world = world("native", "").await;
+    let store = world.store();
+    let event = |key: &str, number: u32| {
+        let payload = format!("{{\"n\":{number},\"pad\":\"{}\"}}", "x".repeat(9_000));
+        Event::raw("t", payload).topic("orders").key(key.to_owned())
+    };
+    let mut open = Vec::new();
+    for key in ["a", "b", "c"] {
+        let mut tx = world.database.pool.begin().await.unwrap();
+        world.outbox.emit(&mut tx, event(key, 0)).await.unwrap();
+        open.push((key, tx));
+    }
+    world.emit(event("d", 0)).await;
+    assert_eq!(drain(&store).await.len(), 1);
+    for (key, mut tx) in open {
+        for number in 1..10 {
+            world
+                .outbox
+                .emit(&mut tx, event(key, number))
+                .await
+                .unwrap();
+        }
+        tx.commit().await.unwrap();
+    }
+    for number in 1..10 {
+        world.emit(event("d", number)).await;
+    }
+    let want = Want {
+        limit: 100,
+        bytes: BYTES,
+        share: Share::ALL,
+    };
+    let mut by_key: HashMap<String, Vec<i64>> = HashMap::new();
+    while let Some(claim) = store.claim(want).await.unwrap() {
+        let bytes: usize = claim.records().iter().map(|record| record.size()).sum();
+        assert!(bytes <= BYTES, "{bytes} bytes");
+        for record in claim.records() {
+            let key = record.key.as_ref().unwrap().to_string();
+            by_key
+                .entry(key)
+                .or_default()
+                .extend(numbers(&[super::seen(record)]));
+        }
+        let fates = vec![Fate::Published; claim.records().len()];
+        claim.settle(&fates).await.unwrap();
+    }
+    for (key, first) in [("a", 0), ("b", 0), ("c", 0), ("d", 1)] {
+        assert_eq!(by_key[key], (first..10).collect::<Vec<_>>(), "{key}");
+    }
 }
 
 /// Issue 7, item 3: somebody's transaction stays open, and nobody's events wait but its own. No row of the outbox dies.

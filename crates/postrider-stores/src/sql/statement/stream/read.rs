@@ -13,10 +13,10 @@ pub(crate) struct Difference {
     /// One per segment: lowest position, not included; highest; the first transaction that is later than `from`; `to`
     /// → records of later transactions, in order of position.
     pub later: Vec<Arc<str>>,
-    /// transactions, position, another → records of these transactions above the first position and up to the other: the
-    /// first ones of each, in no order.
+    /// transactions, position, another → records of these transactions above the first position and up to the other, in
+    /// order of position.
     pub running: Arc<str>,
-    /// One per segment: what `later` takes, then what `running` takes → what both find, in no order.
+    /// One per segment: what `later` takes, then what `running` takes → what both find, in order of position.
     pub both: Vec<Arc<str>>,
 }
 
@@ -88,8 +88,7 @@ impl StreamWriter<'_> {
                 .collect(),
             running: self.running(4).into(),
             both: (0..SEGMENTS)
-                .map(|number| format!("({})\nUNION ALL\n({})", self.later(number), self.running(8)))
-                .map(Arc::from)
+                .map(|number| self.both(number).into())
                 .collect(),
         }
     }
@@ -111,9 +110,22 @@ impl StreamWriter<'_> {
         )
     }
 
-    /// Records of transactions that ran when `from` was taken: as a rule none, or few. Ordered by transaction first, so that
-    /// no index but that of transactions will do. `first` is the number of its first parameter after those of all.
+    fn both(&self, number: i64) -> String {
+        let (later, running) = (self.later(number), self.running_of_each(8));
+        format!("SELECT * FROM (({later})\nUNION ALL\n({running})) AS u ORDER BY c0 LIMIT $1::int8")
+    }
+
     fn running(&self, first: u32) -> String {
+        format!(
+            "{} ORDER BY b.c0 LIMIT $1::int8",
+            self.running_of_each(first)
+        )
+    }
+
+    /// Records of transactions that ran when `from` was taken: as a rule none, or few, but not more of each than are wanted.
+    /// Ordered by transaction first, so that no index but that of transactions will do. `first` is the number of its first
+    /// parameter after those of all.
+    fn running_of_each(&self, first: u32) -> String {
         format!(
             "SELECT b.* FROM unnest(${first}::text[]) AS x(xid) CROSS JOIN LATERAL (\n\
              SELECT {list} FROM {outbox} AS o\n\
