@@ -10,9 +10,9 @@ use sqlx::postgres::PgRow;
 use sqlx::{Connection as _, PgConnection, Row as _};
 
 use super::error::store_error;
-use super::floor::Range;
+use super::floor::{Range, SESSION_SINCE, Stand};
 use super::ids::{IdList, PgQuery};
-use super::outbox::{Ready, query};
+use super::outbox::{Ready, query, writer};
 use super::rows::{self, PgCells};
 use super::settling::SAVEPOINT;
 use super::tx::Tx;
@@ -20,7 +20,7 @@ use super::{Inner, Options};
 use crate::fates::lanes;
 use crate::rows::Reader;
 use crate::sql::LANES;
-use crate::sql::statement::{literal, troubles_table};
+use crate::sql::statement::literal;
 
 /// How long a claim waits for somebody else's lock.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
@@ -35,7 +35,7 @@ pub(super) struct Begun {
     pub lanes: Option<Vec<i32>>,
     /// How many lanes are locked.
     pub lanes_held: u32,
-    /// Whether anything is kept aside of this outbox.
+    /// Whether anything is kept aside of records above the floor.
     pub troubled: bool,
 }
 
@@ -45,6 +45,7 @@ pub(super) async fn begin(
     inner: &Inner,
     ready: &Ready,
     want: Want,
+    stand: &mut Stand,
 ) -> Result<Option<Begun>, sqlx::Error> {
     let options = &inner.options;
     let ordered = options.layout.ordering == Ordering::Key;
@@ -59,7 +60,11 @@ pub(super) async fn begin(
     }
     if options.layout.needs_troubles() {
         text.push_str("; ");
-        text.push_str(&troubled(&options.layout, &ready.table.full_name));
+        text.push_str(&writer(options, &ready.table).any_troubles(stand.floor()));
+    }
+    if stand.is_raised() {
+        text.push_str("; ");
+        text.push_str(SESSION_SINCE);
     }
     text.push_str("; ");
     text.push_str(SAVEPOINT);
@@ -73,22 +78,39 @@ pub(super) async fn begin(
         tx.rollback().await?;
         return Ok(None);
     }
+    let was_raised = stand.is_raised();
+    stand.prove(&ready.floor, &rows);
     let lanes_held = u32::try_from(got.len()).unwrap_or(LANES);
     let all = !ordered || lanes_held == LANES;
     Ok(Some(Begun {
         tx,
         lanes: if all { None } else { Some(got) },
         lanes_held,
-        troubled: (rows.iter()).any(|row| row.try_get("troubled").unwrap_or(false)),
+        troubled: was_raised && !stand.is_raised()
+            || (rows.iter()).any(|row| row.try_get("troubled").unwrap_or(false)),
     }))
 }
 
-fn troubled(layout: &Layout, outbox: &str) -> String {
-    format!(
-        "SELECT EXISTS (SELECT FROM {} AS t WHERE t.outbox = {}) AS troubled",
-        troubles_table(&layout.table).quoted(),
-        literal(outbox)
-    )
+/// What is wanted beside these.
+pub(super) fn less(want: Want, records: &[Record]) -> Want {
+    let bytes: usize = records.iter().map(Record::size).sum();
+    let count = u32::try_from(records.len()).unwrap_or(u32::MAX);
+    Want {
+        limit: want.limit.saturating_sub(count),
+        bytes: want.bytes.saturating_sub(bytes),
+        ..want
+    }
+}
+
+/// Lets go of the last ones that do not fit, be it all of them.
+pub(super) fn cut(records: &mut Vec<Record>, bytes: usize) {
+    let mut sum = 0_usize;
+    let fits = |record: &Record| {
+        sum = sum.saturating_add(record.size());
+        sum <= bytes
+    };
+    let count = records.iter().map(fits).take_while(|fits| *fits).count();
+    records.truncate(count);
 }
 
 /// What one statement of a claim looks at.

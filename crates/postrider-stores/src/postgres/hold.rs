@@ -11,9 +11,9 @@ use postrider_core::{Claim, Fate, Record, Settled, StoreError, Want};
 use sqlx::Row as _;
 
 use super::Inner;
-use super::claim::{Begun, Look, begin, claiming, fetch};
+use super::claim::{Begun, Look, begin, claiming, cut, fetch, less};
 use super::error::store_error;
-use super::floor::Range;
+use super::floor::{FoundBelow, Range, Stand};
 use super::ids::{IdList, PgQuery};
 use super::outbox::{Ready, query};
 use super::settling::Settling;
@@ -38,13 +38,15 @@ pub(super) async fn claim(
     want: Want,
 ) -> Result<Option<Box<dyn Claim>>, StoreError> {
     let failed = store_error("claim records", &inner.name());
-    let Some(mut begun) = begin(inner, &ready, want).await.map_err(&failed)? else {
+    let mut stand = ready.floor.stand();
+    let begun = begin(inner, &ready, want, &mut stand).await;
+    let Some(mut begun) = begun.map_err(&failed)? else {
         return Ok(None);
     };
-    let mut claimed = select(inner, &ready, want, &mut begun).await?;
+    let (mut claimed, is_below) = select(inner, &ready, want, &mut begun, &stand).await?;
     let mut troubled = false;
     // Without lanes another claim may have failed after this one began.
-    let troubled_now = begun.troubled || begun.lanes_held == 0;
+    let troubled_now = begun.troubled || begun.lanes_held == 0 || is_below;
     if inner.options.layout.needs_troubles() && troubled_now && !claimed.is_empty() {
         troubled = recall_troubles(inner, &ready, &mut begun.tx, &mut claimed)
             .await
@@ -66,27 +68,37 @@ pub(super) async fn claim(
     })))
 }
 
+/// The records, and whether some lie below the floor.
 async fn select(
     inner: &Inner,
     ready: &Ready,
-    want: Want,
+    mut want: Want,
     begun: &mut Begun,
-) -> Result<Vec<Record>, StoreError> {
-    for range in ready.floor.ranges(begun.lanes.as_deref()) {
+    stand: &Stand,
+) -> Result<(Vec<Record>, bool), StoreError> {
+    let (mut records, mut any_below) = (Vec::new(), false);
+    for range in ready.floor.ranges(stand, begun.lanes.as_deref()) {
         let began = Instant::now();
-        let records = select_in(inner, ready, want, begun, &range).await?;
+        let mut found = select_in(inner, ready, want, begun, &range).await?;
         match range.is_below {
             true => {
+                let found = FoundBelow::of(found.len(), want.limit);
+                any_below = found != FoundBelow::Nothing;
                 let lanes = begun.lanes.as_deref();
-                (ready.floor).looked_below(lanes, began.elapsed(), !records.is_empty());
+                ready.floor.looked_below(lanes, began.elapsed(), found);
             }
-            false => ready.floor.seen(&records),
+            false => ready.floor.seen(&found),
         }
-        if !records.is_empty() {
-            return Ok(records);
+        if any_below && !range.is_below {
+            cut(&mut found, want.bytes);
+        }
+        want = less(want, &found);
+        records.append(&mut found);
+        if want.limit == 0 || want.bytes == 0 {
+            break;
         }
     }
-    Ok(Vec::new())
+    Ok((records, any_below))
 }
 
 async fn select_in(

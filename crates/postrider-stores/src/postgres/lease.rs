@@ -13,9 +13,11 @@ use sqlx::postgres::PgRow;
 use sqlx::{Row as _, ValueRef as _};
 
 use super::Inner;
-use super::claim::{Begun, Look, WITHOUT_WAITING, begin, claiming, fetch, fetch_with, lock_class};
+use super::claim::{
+    Begun, Look, WITHOUT_WAITING, begin, claiming, fetch, fetch_with, less, lock_class,
+};
 use super::error::store_error;
-use super::floor::{Range, Time};
+use super::floor::{FoundBelow, Range, Stand, Time};
 use super::ids::{IdList, PgQuery};
 use super::outbox::{Ready, query};
 use super::settling::{BACK, SAVEPOINT, Settling};
@@ -75,14 +77,16 @@ pub(super) async fn claim(
 ) -> Result<Option<Box<dyn Claim>>, StoreError> {
     let started = Instant::now();
     let failed = store_error("claim records", &inner.name());
-    let Some(mut begun) = begin(inner, &ready, want).await.map_err(&failed)? else {
+    let mut stand = ready.floor.stand();
+    let begun = begin(inner, &ready, want, &mut stand).await;
+    let Some(mut begun) = begun.map_err(&failed)? else {
         return Ok(None);
     };
-    let taken = match take(inner, &ready, &mut begun, want).await {
+    let taken = match take(inner, &ready, &mut begun, want, &stand).await {
         Err(error) if Fault::of(&error) != Fault::Database => {
             let undone = sqlx::raw_sql(BACK).execute(begun.tx.connection()).await;
             undone.map_err(&failed)?;
-            take_with_care(inner, &ready, begun, want).await?
+            take_with_care(inner, &ready, begun, want, &stand).await?
         }
         Err(error) => return Err(error),
         Ok(Some(taken)) => {
@@ -114,22 +118,54 @@ async fn take(
     inner: &Inner,
     ready: &Ready,
     begun: &mut Begun,
-    want: Want,
+    mut want: Want,
+    stand: &Stand,
 ) -> Result<Option<Taken>, StoreError> {
-    for range in ready.floor.ranges(begun.lanes.as_deref()) {
+    let mut taken: Option<Taken> = None;
+    for range in ready.floor.ranges(stand, begun.lanes.as_deref()) {
         let began = Instant::now();
-        let taken = take_in(inner, ready, begun, want, &range).await?;
+        if taken.is_some() {
+            run(inner, begun, SAVEPOINT).await?;
+        }
+        let more = match take_in(inner, ready, begun, want, &range).await {
+            Ok(more) => more,
+            // What was taken is not given up for it, and the next claim meets it again.
+            Err(_) if taken.is_some() => {
+                run(inner, begun, BACK).await?;
+                break;
+            }
+            Err(error) => return Err(error),
+        };
         if range.is_below {
+            let count = more.as_ref().map_or(0, |(records, _)| records.len());
             let lanes = begun.lanes.as_deref();
-            (ready.floor).looked_below(lanes, began.elapsed(), taken.is_some());
-        } else if let Some((records, _)) = &taken {
+            let found = FoundBelow::of(count, want.limit);
+            ready.floor.looked_below(lanes, began.elapsed(), found);
+        } else if let Some((records, _)) = &more {
             ready.floor.seen(records);
         }
-        if taken.is_some() {
-            return Ok(taken);
+        let Some((records, token)) = more else {
+            continue;
+        };
+        let rest = less(want, &records);
+        match &mut taken {
+            None => taken = Some((records, token)),
+            // Larger than there is room for beside the others.
+            Some(_) if less(want, &records).bytes == 0 => run(inner, begun, BACK).await?,
+            Some((all, _)) => all.extend(records),
+        }
+        want = rest;
+        if want.limit == 0 || want.bytes == 0 {
+            break;
         }
     }
-    Ok(None)
+    Ok(taken)
+}
+
+async fn run(inner: &Inner, begun: &mut Begun, text: &'static str) -> Result<(), StoreError> {
+    let run = sqlx::raw_sql(text).execute(begun.tx.connection()).await;
+    run.map(drop)
+        .map_err(store_error("claim records", &inner.name()))
 }
 
 async fn take_in(
@@ -149,8 +185,7 @@ async fn take_in(
         match found.token {
             // More was taken than is wanted in memory: all of it is let go, and less is taken.
             Some(_) if found.is_cut => {
-                let undone = sqlx::raw_sql(BACK).execute(begun.tx.connection()).await;
-                undone.map_err(store_error("claim records", &inner.name()))?;
+                run(inner, begun, BACK).await?;
                 want.limit = u32::try_from(found.records.len()).unwrap_or(1);
             }
             Some(token) => {
@@ -173,22 +208,29 @@ async fn take_with_care(
     ready: &Ready,
     mut begun: Begun,
     want: Want,
+    stand: &Stand,
 ) -> Result<Option<Taken>, StoreError> {
     let (Some(lease), Some(text)) = (&ready.statements.lease, &ready.statements.mark) else {
         return Err(StoreError::Mismatch("a lease needs a status column".into()));
     };
     let layout = &inner.options.layout;
     let mut records = Vec::new();
-    for range in &ready.floor.ranges(begun.lanes.as_deref()) {
+    for range in &ready.floor.ranges(stand, begun.lanes.as_deref()) {
         let look = Look {
             limit: want.limit,
             lanes: begun.lanes.as_deref(),
             depth: None,
             range,
         };
+        let began = Instant::now();
         let chosen = claiming(inner, ready, &lease.choose, look)?;
         let chosen = fetch(inner, ready, chosen, want.bytes, begun.tx.connection()).await?;
         records = chosen.records;
+        if range.is_below {
+            let found = FoundBelow::of(records.len(), want.limit);
+            let lanes = begun.lanes.as_deref();
+            ready.floor.looked_below(lanes, began.elapsed(), found);
+        }
         if !records.is_empty() {
             break;
         }

@@ -115,9 +115,9 @@ impl OutboxStore for PostgresStore {
         self.inner.look_after_stuck(&ready).await?;
         let idle = match self.inner.options.layout.claim {
             ClaimMode::Hold | ClaimMode::Lease => idle::is_idle(&self.inner, &ready).await,
-            ClaimMode::Stream => Ok(false),
+            ClaimMode::Stream => false,
         };
-        if self.inner.forget_if_stale(idle).await? {
+        if idle {
             return Ok(None);
         }
         let claimed = match self.inner.options.layout.claim {

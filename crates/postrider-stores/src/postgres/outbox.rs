@@ -59,7 +59,10 @@ impl Inner {
             id_kind: table.kind(&layout.columns.id),
             stream,
             depth: Depth::default(),
-            floor: Floor::new(writer(&self.options, &table).floor_column()),
+            floor: Floor::new(
+                writer(&self.options, &table).floor_column(),
+                self.options.on_dead,
+            ),
             table,
         });
         *known = Some(ready.clone());

@@ -139,6 +139,7 @@ fn beside(layout: &Layout, options: &InitOptions, table: &Table) -> Vec<String> 
     let mut statements = native::companions(layout, table);
     if layout.needs_troubles() {
         statements.push(presets::troubles(&layout.table, &POSTGRES));
+        statements.push(presets::troubles_index(&layout.table));
     }
     statements.extend(presets::audit(&layout.table, &POSTGRES));
     // An append-only outbox has the indexes that it needs, one per partition.

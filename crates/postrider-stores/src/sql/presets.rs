@@ -7,8 +7,8 @@ use postrider_core::layout::{Identifier, State, TableName};
 use super::dialect::Dialect;
 use crate::options::Options;
 use crate::sql::statement::{
-    audit_table, claim_index, dead_check, dead_index, literal, suffixed, troubled_index,
-    troubles_table,
+    audit_table, claim_index, dead_check, dead_index, literal, suffixed, trouble_value,
+    troubled_index, troubles_table,
 };
 use crate::sql::table::Table;
 
@@ -377,6 +377,18 @@ pub(crate) fn troubles(outbox: &TableName, dialect: &Dialect) -> String {
     ));
     let table = troubles_table(outbox).quoted();
     format!("CREATE TABLE IF NOT EXISTS {table} (\n  {columns}\n)")
+}
+
+/// By which claims find those of records above a value: see `postgres/floor`.
+#[cfg(feature = "postgres")]
+pub(crate) fn troubles_index(outbox: &TableName) -> String {
+    let table = troubles_table(outbox);
+    format!(
+        "CREATE INDEX IF NOT EXISTS {} ON {} (outbox, ({}))",
+        suffixed(&table.name, "_record").quoted(),
+        table.quoted(),
+        trouble_value("")
+    )
 }
 
 /// The audit table beside an outbox.

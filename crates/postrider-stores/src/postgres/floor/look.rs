@@ -11,7 +11,7 @@ use sqlx::{AssertSqlSafe, Row as _};
 use super::super::Inner;
 use super::super::claim::{Look, claiming};
 use super::super::error::store_error;
-use super::super::ids::PgQuery;
+use super::super::ids::{IdList, PgQuery};
 use super::super::outbox::{Ready, writer};
 use super::super::tx::Tx;
 use super::{EVERY, Holder, MARGIN_MAX, Raised, Range, STUCK_MAX, State, capped};
@@ -32,12 +32,12 @@ const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_t
 const HOLDERS: &str = "
 SELECT coalesce(l.virtualtransaction, ''), l.pid IS NULL, (extract(epoch FROM clock_timestamp()) * 1000000)::int8
 FROM (SELECT) AS one LEFT JOIN (
-  SELECT r.virtualtransaction, r.pid FROM pg_catalog.pg_locks AS r
-  WHERE r.locktype = 'relation' AND r.granted AND r.relation = to_regclass($1) AND r.mode = 'RowExclusiveLock'
-    AND r.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
-  UNION SELECT v.virtualtransaction, v.pid FROM pg_catalog.pg_locks AS v
+  SELECT v.virtualtransaction, v.pid FROM pg_catalog.pg_locks AS v
   JOIN pg_catalog.pg_stat_activity AS a ON a.pid = v.pid AND a.datname = current_database()
   WHERE $2 AND v.locktype = 'virtualxid' AND v.granted AND v.mode = 'ExclusiveLock' AND v.pid <> pg_backend_pid()
+  UNION ALL SELECT r.virtualtransaction, r.pid FROM pg_catalog.pg_locks AS r
+  WHERE r.locktype = 'relation' AND r.granted AND r.relation = to_regclass($1) AND r.mode = 'RowExclusiveLock'
+    AND r.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
 ) AS l ON true";
 
 /// What is to be done now.
@@ -77,10 +77,8 @@ pub(in super::super) async fn tend(
     };
     let tended = look(inner, ready, due).await;
     let mut state = floor.lock();
-    match tended {
-        Ok(()) => state.tended_at = Instant::now(),
-        // Claims are slower for a while, and pass over nothing.
-        Err(_) => state.raised = None,
+    if tended.is_ok() {
+        state.tended_at = Instant::now();
     }
     tended.map_err(store_error("look where claims begin", &inner.name()))?;
     Ok(Some((began.elapsed() * RAISE_PART).clamp(EVERY, PAUSE_MAX)))
@@ -91,12 +89,14 @@ async fn look(inner: &Inner, ready: &Ready, due: Due) -> Result<(), sqlx::Error>
     if due.mark {
         mark(inner, ready, &mut tx).await?;
     }
-    raise(inner, ready, &mut tx).await?;
+    // Before the floor is raised, so that it passes over nothing of a key that is free by now.
     if due.review {
         let began = Instant::now();
+        ready.floor.lock().review.found = false;
         review(inner, ready, &mut tx).await?;
         ready.floor.lock().review.was_made(began);
     }
+    raise(inner, ready, &mut tx).await?;
     tx.rollback().await
 }
 
@@ -146,6 +146,8 @@ async fn raise(inner: &Inner, ready: &Ready, tx: &mut Tx) -> Result<(), sqlx::Er
             floor: i64::MIN,
             stuck: 0,
             keys: Arc::default(),
+            failed_keys: Arc::default(),
+            since: clock,
         });
         match reached {
             Some(upto) if raised.floor < upto => (raised, upto),
@@ -166,6 +168,7 @@ struct Unsettled {
     count: usize,
     first: Option<i64>,
     keys: BTreeSet<i64>,
+    failed_keys: BTreeSet<i64>,
     /// The first one that there was no room for.
     more: Option<i64>,
 }
@@ -176,6 +179,8 @@ impl Raised {
         let floor = passed.more.unwrap_or(upto);
         let mut keys = passed.keys;
         keys.extend(self.keys.iter());
+        let mut failed_keys = passed.failed_keys;
+        failed_keys.extend(self.failed_keys.iter());
         let settled = match self.stuck {
             0 => passed.first.unwrap_or(floor),
             _ => self.settled,
@@ -185,6 +190,8 @@ impl Raised {
             floor,
             stuck: self.stuck + passed.count,
             keys: Arc::new(keys.into_iter().collect()),
+            failed_keys: Arc::new(failed_keys.into_iter().collect()),
+            since: self.since,
         }
     }
 }
@@ -201,7 +208,7 @@ async fn first_free(
     let range = Range {
         from: raised.floor,
         upto: upto.saturating_sub(1),
-        keys: Arc::clone(&raised.keys),
+        keys: Arc::clone(&raised.failed_keys),
         is_below: false,
     };
     let look = Look {
@@ -227,10 +234,11 @@ async fn unsettled(
     let look = ready.floor.bind_value(statement(text), from);
     let look = ready.floor.bind_value(look, upto);
     let look = look.bind(i64::try_from(room + 1).unwrap_or(i64::MAX));
-    let look = match inner.options.layout.needs_troubles() {
-        true => look.bind(ready.table.full_name.clone()),
-        false => look,
-    };
+    let look = look.bind(ready.table.full_name.clone());
+    let waiting = inner.memory.resting().uncounted();
+    let waiting = IdList::new(ready.id_kind, &waiting);
+    let waiting = waiting.map_err(|error| sqlx::Error::Encode(error.into()))?;
+    let look = waiting.bind(look);
     let mut found = Unsettled::default();
     let mut rows = look.fetch(tx.connection());
     while let Some(row) = rows.try_next().await? {
@@ -241,7 +249,11 @@ async fn unsettled(
         }
         found.count += 1;
         found.first.get_or_insert(value);
-        found.keys.extend(row.try_get::<Option<i64>, _>(1)?);
+        let key: Option<i64> = row.try_get(1)?;
+        found.keys.extend(key);
+        if row.try_get(2)? {
+            found.failed_keys.extend(key);
+        }
     }
     Ok(found)
 }
@@ -274,6 +286,8 @@ async fn review(inner: &Inner, ready: &Ready, tx: &mut Tx) -> Result<(), sqlx::E
             floor: raised.floor,
             stuck: stuck.count,
             keys: Arc::new(stuck.keys.into_iter().collect()),
+            failed_keys: Arc::new(stuck.failed_keys.into_iter().collect()),
+            since: raised.since,
         });
     }
     Ok(())

@@ -14,7 +14,8 @@
 //! **Why nothing is overtaken.** A claim above the floor leaves alone the keys of everything that was not settled below
 //! it. That set can only shrink, so to use an old one is always right. A record that was stuck and is free again (its time has
 //! come, an operator resent it, what it stood behind is published) is found by claims that look *below* the floor. They
-//! take a bounded part of the time ([`BELOW_PART`]); then the keys are learned anew.
+//! take a bounded part of the time ([`BELOW_PART`]); then the keys are learned anew. A key that was left alone and is free
+//! again is not passed over any more, so that what is below the floor of it comes to an end.
 //!
 //! Where the column's default is `now()`, a value is drawn when a transaction begins, and may lie below V though the
 //! transaction inserts after B. So all that are open at B are waited for, which each have a lock on their own number. While
@@ -38,11 +39,11 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use postrider_core::{Record, RecordId};
+use postrider_core::{OnDead, Record, RecordId};
 use sqlx::encode::IsNull;
 use sqlx::error::BoxDynError;
-use sqlx::postgres::{PgArgumentBuffer, PgTypeInfo};
-use sqlx::{Encode, Postgres, Type};
+use sqlx::postgres::{PgArgumentBuffer, PgRow, PgTypeInfo};
+use sqlx::{Encode, Postgres, Row as _, Type};
 
 use super::ids::PgQuery;
 use super::rows::{POSTGRES_EPOCH_MICROS, micros_of};
@@ -65,8 +66,11 @@ const MARKS_MAX: usize = 64;
 const GOOD_FOR: Duration = Duration::from_secs(30);
 /// So long after the last claim that found something, an outbox is idle.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
-/// Claims that look below the floor and find nothing take at most one part in so many of the time.
-const BELOW_PART: u32 = 50;
+/// Claims that look below the floor and find nothing take at most one part in so many of the time, and those that find
+/// something a larger one.
+const BELOW_PART: u32 = 100;
+const BELOW_PART_FOUND: u32 = 10;
+const BELOW_PAUSE_MAX: Duration = Duration::from_secs(15);
 /// At most so many records lie below the floor and are not settled. With more of them the floor rises no further.
 const STUCK_MAX: usize = 250_000;
 
@@ -76,6 +80,7 @@ pub(super) struct Floor {
     kind: Option<Kind>,
     /// Whether a value is that of the begin of a transaction.
     drawn_at_begin: bool,
+    skips_dead: bool,
     /// Held by whoever looks: what two had seen could be mixed up.
     looking: tokio::sync::Mutex<()>,
     state: Mutex<State>,
@@ -106,6 +111,62 @@ struct Raised {
     /// Of what lies in between and is not settled: how many there are at most, and the tokens of their keys.
     stuck: usize,
     keys: Arc<Vec<i64>>,
+    /// Of these, the keys of what is dead or has failed. What comes of them is stuck too; what comes of the others is free
+    /// when those below the floor are settled.
+    failed_keys: Arc<Vec<i64>>,
+    /// By the server's clock, when the first look of this floor was made. A session that is older proves that the server
+    /// has not crashed since, and forgotten what was settled last.
+    since: i64,
+}
+
+/// Where the floor stands, if there is one.
+#[derive(Debug)]
+pub(super) struct Stand(Option<Raised>);
+
+/// Since when the session has been there, in microseconds since 1970.
+pub(super) const SESSION_SINCE: &str = "SELECT (extract(epoch FROM a.backend_start) * 1000000)::int8 AS session_since \
+     FROM pg_catalog.pg_stat_get_activity(pg_backend_pid()) AS a";
+
+impl Stand {
+    pub(super) fn is_raised(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Forgets a floor that is older than the session, by what [`SESSION_SINCE`] gave.
+    pub(super) fn prove(&mut self, floor: &Floor, rows: &[PgRow]) {
+        let Some(raised) = &self.0 else { return };
+        let session = rows
+            .iter()
+            .find_map(|row| row.try_get("session_since").ok());
+        let is_proven = session.is_some_and(|since: i64| since < raised.since);
+        if !is_proven {
+            floor.lock().fall();
+            self.0 = None;
+        }
+    }
+
+    pub(super) fn floor(&self) -> i64 {
+        self.0.as_ref().map_or(i64::MIN, |raised| raised.floor)
+    }
+}
+
+/// What a look below the floor has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FoundBelow {
+    Nothing,
+    Some,
+    /// As much as was wanted: there may be more.
+    All,
+}
+
+impl FoundBelow {
+    pub(super) fn of(count: usize, limit: u32) -> Self {
+        match count {
+            0 => Self::Nothing,
+            count if count >= limit as usize => Self::All,
+            _ => Self::Some,
+        }
+    }
 }
 
 /// The part of an outbox that one statement of a claim looks at.
@@ -132,7 +193,7 @@ impl Range {
 }
 
 impl Floor {
-    pub(super) fn new(column: Option<FloorColumn<'_>>) -> Self {
+    pub(super) fn new(column: Option<FloorColumn<'_>>, on_dead: OnDead) -> Self {
         let now = Instant::now();
         let drawn = column.as_ref().and_then(|column| column.drawn);
         let state = State {
@@ -152,6 +213,7 @@ impl Floor {
         Self {
             kind: column.map(|column| column.kind),
             drawn_at_begin: drawn == Some(Drawn::AtBegin),
+            skips_dead: on_dead == OnDead::Skip,
             looking: tokio::sync::Mutex::default(),
             state: Mutex::new(state),
         }
@@ -161,11 +223,16 @@ impl Floor {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where a claim that holds these lanes looks, one after the other until it finds something.
-    pub(super) fn ranges(&self, lanes: Option<&[i32]>) -> Vec<Range> {
+    /// What a claim goes by from its begin to its end.
+    pub(super) fn stand(&self) -> Stand {
         let state = self.lock();
         let is_good = state.tended_at.elapsed() < GOOD_FOR;
-        let Some(raised) = state.raised.as_ref().filter(|_| is_good) else {
+        Stand(state.raised.clone().filter(|_| is_good))
+    }
+
+    /// Where a claim that holds these lanes looks, one after the other until it finds something.
+    pub(super) fn ranges(&self, stand: &Stand, lanes: Option<&[i32]>) -> Vec<Range> {
+        let Some(raised) = &stand.0 else {
             return vec![Range::all()];
         };
         let above = Range {
@@ -174,7 +241,8 @@ impl Floor {
             ..Range::all()
         };
         let now = Instant::now();
-        let is_time = numbers(lanes).any(|lane| state.below_at[lane] <= now);
+        let below_at = self.lock().below_at;
+        let is_time = numbers(lanes).any(|lane| below_at[lane] <= now);
         if raised.stuck == 0 || !is_time {
             return vec![above];
         }
@@ -189,25 +257,36 @@ impl Floor {
 
     /// Where nothing has been claimed for a while, and it is not time to look below the floor: the floor, above which
     /// all lies that a claim could find.
-    pub(super) fn idle_above(&self) -> Option<i64> {
-        let state = self.lock();
-        let now = Instant::now();
-        let is_good = state.tended_at.elapsed() < GOOD_FOR;
-        let raised = state.raised.as_ref().filter(|_| is_good);
-        let is_time = raised.is_some_and(|raised| raised.stuck > 0)
+    pub(super) fn idle_above(&self) -> Option<Stand> {
+        let stand = self.stand();
+        let (state, now) = (self.lock(), Instant::now());
+        let is_time = stand.0.as_ref().is_some_and(|raised| raised.stuck > 0)
             && state.below_at.iter().any(|below_at| *below_at <= now);
         let is_idle = now.saturating_duration_since(state.claimed_at) > IDLE_AFTER && !is_time;
-        is_idle.then(|| raised.map_or(i64::MIN, |raised| raised.floor))
+        is_idle.then_some(stand)
     }
 
-    /// Learns how long a look below the floor took. Where it found something, there may be more.
-    pub(super) fn looked_below(&self, lanes: Option<&[i32]>, took: Duration, found: bool) {
+    pub(super) fn is_not_idle(&self) {
+        self.lock().claimed_at = Instant::now();
+    }
+
+    /// Learns how long a look below the floor took, and what it found.
+    pub(super) fn looked_below(&self, lanes: Option<&[i32]>, took: Duration, found: FoundBelow) {
         let now = Instant::now();
-        let again = now + if found { took } else { took * BELOW_PART };
+        let pause = match found {
+            FoundBelow::Nothing => took * BELOW_PART,
+            FoundBelow::Some => took * BELOW_PART_FOUND,
+            FoundBelow::All => Duration::ZERO,
+        };
+        let again = now + pause.min(BELOW_PAUSE_MAX);
         let mut state = self.lock();
-        if found {
+        if found != FoundBelow::Nothing {
             state.claimed_at = now;
-            state.review.found_at = Some(now);
+            state.review.found = true;
+            // What is resent after it was skipped has a key that is not among those that are left alone.
+            if self.skips_dead {
+                state.fall();
+            }
         }
         numbers(lanes).for_each(|lane| state.below_at[lane] = again);
     }

@@ -4,21 +4,20 @@
 use std::time::{Duration, Instant};
 
 /// Looks take at most one part in so many of the time.
-const PART: u32 = 100;
+const PART: u32 = 200;
 const EVERY_MIN: Duration = Duration::from_secs(1);
 const EVERY_MAX: Duration = Duration::from_secs(60);
 /// Where nothing is stuck, only what somebody set back can have changed.
 const EVERY_CLEAN: Duration = Duration::from_secs(5);
-/// For so long after something below the floor was free, its key may be free too: looks are denser then.
-const DENSE_FOR: Duration = Duration::from_secs(5);
+/// The same after something below the floor was free: its key may be free too.
 const PART_DENSE: u32 = 10;
 
 #[derive(Debug)]
 pub(super) struct Review {
     made_at: Instant,
     took: Duration,
-    /// When a claim last found something below the floor.
-    pub found_at: Option<Instant>,
+    /// Whether a claim has found something below the floor since the last look began.
+    pub found: bool,
 }
 
 impl Review {
@@ -26,16 +25,15 @@ impl Review {
         Self {
             made_at: now,
             took: Duration::ZERO,
-            found_at: None,
+            found: false,
         }
     }
 
     pub(super) fn is_due(&self, any_stuck: bool) -> bool {
-        let dense = (self.found_at).is_some_and(|at| at.elapsed() < DENSE_FOR);
         let pause = match any_stuck {
-            true if dense => self.took * PART_DENSE,
+            true if self.found => (self.took * PART_DENSE).min(EVERY_MAX),
             true => (self.took * PART).clamp(EVERY_MIN, EVERY_MAX),
-            false => EVERY_CLEAN,
+            false => (self.took * PART).clamp(EVERY_CLEAN, EVERY_MAX),
         };
         self.made_at.elapsed() >= pause
     }

@@ -215,6 +215,7 @@ impl Writer<'_> {
         let Some(key) = self.ordered_key() else {
             return Vec::new();
         };
+        let in_range = self.in_range("b").map(|range| format!(" AND {range}"));
         let blocking = match &self.layout.state {
             // Two selects, so that an index of those that failed serves the first.
             State::Timestamp { .. } => {
@@ -225,26 +226,30 @@ impl Writer<'_> {
                 let due = (self.dialect.values)(6, &self.id_list());
                 let waiting = (self.dialect.values)(10, &self.id_list());
                 let (attempts, id) = (self.attempts("b"), self.id("b"));
+                let in_range = in_range.unwrap_or_default();
                 vec![
-                    format!("{alive} AND {attempts} > 0 AND {id} NOT IN ({due})"),
-                    format!("{id} IN ({waiting}) AND {alive}"),
+                    format!("{alive} AND {attempts} > 0 AND {id} NOT IN ({due}){in_range}"),
+                    // Found by its id, whatever the planner thinks of the range.
+                    format!(
+                        "{id} IN ({waiting}) AND {}",
+                        self.by_id(format!("{alive}{in_range}"))
+                    ),
                 ]
             }
             State::Status { .. } => vec![format!(
-                "{} AND {}",
+                "{} AND {}{}",
                 self.unsettled_by_row("b"),
-                self.blocks("b")
+                self.blocks("b"),
+                in_range.unwrap_or_default()
             )],
             State::Flag { .. } | State::Delete | State::Append { .. } => Vec::new(),
         };
-        let in_range = self.in_range("b").map(|range| format!(" AND {range}"));
         let select = |blocks: String| {
             format!(
-                "SELECT {} FROM {} AS b WHERE {} IS NOT NULL AND {blocks}{}",
+                "SELECT {} FROM {} AS b WHERE {} IS NOT NULL AND {blocks}",
                 (self.dialect.key_token)(&self.as_text("b", key)),
                 self.name(),
                 of("b", key),
-                in_range.clone().unwrap_or_default(),
             )
         };
         blocking.into_iter().map(select).collect()

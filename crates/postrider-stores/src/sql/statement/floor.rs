@@ -3,8 +3,8 @@
 use postrider_core::OnDead;
 use postrider_core::layout::{Identifier, State};
 
-use super::{Writer, literal, of};
-use crate::sql::table::{Column, Kind};
+use super::{Writer, is_one_of, literal, of};
+use crate::sql::table::{Column, Kind, Rank};
 
 #[derive(Debug)]
 pub(crate) struct FloorColumn<'a> {
@@ -25,10 +25,14 @@ pub(crate) enum Drawn {
 impl Drawn {
     fn by(column: &Column) -> Option<Self> {
         let default = column.default.as_deref().unwrap_or_default();
-        let is_sequence = default == "identity" || default.contains("nextval(");
+        let is_sequence = default == "identity" || default.starts_with("nextval(");
+        // Of low precision, a later value may be rounded to below an earlier one.
+        let is_fine = column.details.rank == Rank::Fine;
         match column.kind {
-            Kind::Time if default.contains("clock_timestamp()") => Some(Self::AtInsert),
-            Kind::Time if ["now()", "CURRENT_TIMESTAMP"].contains(&default) => Some(Self::AtBegin),
+            Kind::Time if default == "clock_timestamp()" && is_fine => Some(Self::AtInsert),
+            Kind::Time if ["now()", "CURRENT_TIMESTAMP"].contains(&default) && is_fine => {
+                Some(Self::AtBegin)
+            }
             Kind::Int if is_sequence && !column.sequence_cached => Some(Self::AtInsert),
             _ => None,
         }
@@ -71,7 +75,26 @@ impl Writer<'_> {
     /// are told by [`Self::keys_below`].
     pub(super) fn trouble_in_range(&self) -> Option<String> {
         (self.floor_column()?.kind == Kind::Time)
-            .then(|| " AND (t.record_created_at IS NULL OR t.record_created_at >= $9)".into())
+            .then(|| format!(" AND {} >= $9", trouble_value("t.")))
+    }
+
+    /// → whether anything is kept aside of records from a value on.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
+    pub(crate) fn any_troubles(&self, from: i64) -> String {
+        let above = match self.floor_column() {
+            Some(FloorColumn {
+                kind: Kind::Time, ..
+            }) => {
+                let from = value_literal(Kind::Time, from);
+                format!(" AND {} >= {from}", trouble_value("t."))
+            }
+            _ => String::new(),
+        };
+        format!(
+            "SELECT EXISTS (SELECT FROM {} AS t WHERE t.outbox = {}{above}) AS troubled",
+            self.troubles(),
+            literal(&self.table.full_name)
+        )
     }
 
     /// The keys of what lies below where a claim begins and is not settled.
@@ -110,23 +133,21 @@ impl Writer<'_> {
         ))
     }
 
-    /// $1 from, $2 up to, $3 limit; with troubles $4 the outbox → of each record in between that is not settled, its value
-    /// and the token of its key, if it has one that may not be passed, in order. A dead record is not settled: an
-    /// operator may resend it.
+    /// $1 from, $2 up to, $3 limit, $4 the outbox, $5 ids of records that wait though their row does not show it → of each
+    /// record in between that is not settled, its value, the token of its key, if it has one that may not be passed, and
+    /// whether it has failed, in order. A dead record is not settled: an operator may resend it.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn unsettled_between(&self) -> Option<String> {
         let FloorColumn { name, kind, .. } = self.floor_column()?;
         let lead = of("o", name);
-        let unsettled = match self.layout.state {
-            State::Timestamp { .. } => self.unpublished("o"),
-            _ => self.looked_at(),
-        };
+        let unsettled = self.unsettled_by_row("o");
         let has_id = self.has_id("o").map(|has| format!(" AND {has}"));
         let unsettled = format!(
-            "SELECT {} AS v, {} AS key FROM {} AS o\nWHERE {unsettled}{} AND {lead} >= $1 AND {lead} < $2\n\
-             ORDER BY {} LIMIT $3",
+            "SELECT {} AS v, {} AS key, {} AS failed FROM {} AS o\n\
+             WHERE {unsettled}{} AND {lead} >= $1 AND {lead} < $2\nORDER BY {} LIMIT $3",
             shown(&lead, kind),
             self.key_not_to_be_passed(),
+            self.has_failed(),
             self.name(),
             has_id.unwrap_or_default(),
             self.order("o"),
@@ -135,8 +156,31 @@ impl Writer<'_> {
             return Some(unsettled);
         };
         Some(format!(
-            "SELECT v, key FROM (({unsettled})\nUNION ALL {dead}) AS u ORDER BY v LIMIT $3"
+            "SELECT v, key, failed FROM (({unsettled})\nUNION ALL {dead}) AS u ORDER BY v LIMIT $3"
         ))
+    }
+
+    /// Whether a record itself is why its key is stuck.
+    fn has_failed(&self) -> String {
+        match &self.layout.state {
+            State::Timestamp { .. } => format!(
+                "({} > 0 OR {} IN ({}))",
+                self.attempts("o"),
+                self.id("o"),
+                (self.dialect.values)(5, &self.id_list())
+            ),
+            State::Status {
+                column,
+                failed,
+                dead,
+                ..
+            } => is_one_of(&of("o", column), &[failed, dead]),
+            State::Flag { .. } | State::Delete | State::Append { .. } => format!(
+                "({} IN (SELECT t.id_token FROM {} AS t WHERE t.outbox = $4))",
+                (self.dialect.id_token)(&self.as_text("o", &self.layout.columns.id)),
+                self.troubles()
+            ),
+        }
     }
 
     fn key_not_to_be_passed(&self) -> String {
@@ -173,8 +217,8 @@ impl Writer<'_> {
         let parks = self.ordered_key().is_some() && self.rules.on_dead == OnDead::Park;
         let key = if parks { "t.key_token" } else { "NULL::int8" };
         Some(format!(
-            "SELECT greatest($1, coalesce({value}, {lowest})), {key} FROM {} AS t\n\
-             WHERE t.outbox = $4 AND t.dead AND coalesce({value}, {lowest}) < $2",
+            "SELECT coalesce({value}, {lowest}), {key}, true FROM {} AS t\n\
+             WHERE t.outbox = $4 AND t.dead AND coalesce({value}, {lowest}) >= $1 AND coalesce({value}, {lowest}) < $2",
             self.troubles()
         ))
     }
@@ -186,15 +230,7 @@ impl Writer<'_> {
         let mut conditions = vec![self.looked_at()];
         conditions.extend(self.has_id("o"));
         if let Some(FloorColumn { name, kind, .. }) = self.floor_column() {
-            let from = match (kind, from) {
-                (Kind::Int, from) => format!("'{from}'::int8"),
-                (_, i64::MIN) => "'-infinity'::timestamptz".into(),
-                (_, from) => {
-                    format!(
-                        "'2000-01-01 00:00:00+00'::timestamptz + {from} * interval '1 microsecond'"
-                    )
-                }
-            };
+            let from = value_literal(kind, from);
             conditions.push(format!("{} >= {from}", of("o", name)));
         }
         format!(
@@ -209,15 +245,28 @@ impl Writer<'_> {
     pub(crate) fn last_unsettled(&self) -> Option<String> {
         let FloorColumn { name, kind, .. } = self.floor_column()?;
         let lead = of("o", name);
-        let unsettled = match self.layout.state {
-            State::Timestamp { .. } => self.unpublished("o"),
-            _ => self.looked_at(),
-        };
+        let unsettled = self.unsettled_by_row("o");
         Some(format!(
             "SELECT {} AS v FROM {} AS o WHERE {unsettled} AND {lead} > $1 ORDER BY {lead} DESC LIMIT 1",
             shown(&lead, kind),
             self.name(),
         ))
+    }
+}
+
+/// The time of the record that a trouble is of. Where it is not known it is no lower than any.
+pub(crate) fn trouble_value(prefix: &str) -> String {
+    format!("coalesce({prefix}record_created_at, 'infinity'::timestamptz)")
+}
+
+/// A value as a literal, for statements that run with others in one message.
+fn value_literal(kind: Kind, value: i64) -> String {
+    match (kind, value) {
+        (Kind::Int, value) => format!("'{value}'::int8"),
+        (_, i64::MIN) => "'-infinity'::timestamptz".into(),
+        (_, value) => {
+            format!("'2000-01-01 00:00:00+00'::timestamptz + {value} * interval '1 microsecond'")
+        }
     }
 }
 

@@ -7,7 +7,7 @@ AND coalesce(hashtextextended(o."aggregate_id"::text COLLATE "C", 0), hashtextex
   SELECT hashtextextended(v.x COLLATE "C", 1) FROM unnest($4::text[]) AS v(x)
   UNION ALL SELECT hashtextextended(v.x COLLATE "C", 0) FROM unnest($5::text[]) AS v(x)
   UNION ALL SELECT hashtextextended(b."aggregate_id"::text COLLATE "C", 0) FROM "outbox_events" AS b WHERE b."aggregate_id" IS NOT NULL AND b."published_at" IS NULL AND b."attempt_count" > 0 AND b."id" NOT IN (SELECT unnest($6::uuid[]))
-  UNION ALL SELECT hashtextextended(b."aggregate_id"::text COLLATE "C", 0) FROM "outbox_events" AS b WHERE b."aggregate_id" IS NOT NULL AND b."id" IN (SELECT unnest($10::uuid[])) AND b."published_at" IS NULL)
+  UNION ALL SELECT hashtextextended(b."aggregate_id"::text COLLATE "C", 0) FROM "outbox_events" AS b WHERE b."aggregate_id" IS NOT NULL AND b."id" IN (SELECT unnest($10::uuid[])) AND CASE WHEN b."published_at" IS NULL THEN true END)
 ORDER BY o."created_at", o."id"
 LIMIT $1
 FOR NO KEY UPDATE OF o
