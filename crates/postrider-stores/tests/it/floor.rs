@@ -222,6 +222,7 @@ async fn claimable(store: &PostgresStore) -> Vec<String> {
 async fn a_record_that_is_resent_is_not_overtaken_by_what_waited_behind_it() {
     for (preset, overrides, how) in ORDERED {
         let world = world(preset, overrides).await;
+        draw_at_insert(&world).await;
         let store = drawn(&world);
         world.database.execute(&insert(how, "'k'", 2)).await;
         let claim = store.claim(ALL).await.unwrap().unwrap();
@@ -304,7 +305,8 @@ async fn fail_all(store: &PostgresStore, fate: impl Fn(usize) -> Fate) {
     }
 }
 
-/// With times of the begin of transactions, a floor waits for all that are open, those of other tests too.
+/// Records that are inserted together share the time of the begin of their transaction, and a floor of such times waits
+/// for all transactions that are open, those of other tests too.
 async fn draw_at_insert(world: &World) {
     if world.layout.name == "packfinderz" {
         let alter =
