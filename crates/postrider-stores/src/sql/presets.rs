@@ -7,8 +7,8 @@ use postrider_core::layout::{Identifier, State, TableName};
 use super::dialect::Dialect;
 use crate::options::Options;
 use crate::sql::statement::{
-    audit_table, claim_index, dead_check, dead_index, literal, suffixed, trouble_value,
-    troubled_index, troubles_table,
+    audit_table, claim_index, dead_check, dead_index, literal, suffixed, troubled_index,
+    troubles_table,
 };
 use crate::sql::table::Table;
 
@@ -387,7 +387,7 @@ pub(crate) fn troubles_index(outbox: &TableName) -> String {
         "CREATE INDEX IF NOT EXISTS {} ON {} (outbox, ({}))",
         suffixed(&table.name, "_record").quoted(),
         table.quoted(),
-        trouble_value("")
+        crate::sql::statement::trouble_value("")
     )
 }
 

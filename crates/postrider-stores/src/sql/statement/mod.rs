@@ -27,9 +27,8 @@ use super::table::{Kind, Table, is_shown_as};
 use super::{LANES, TROUBLES};
 
 pub(crate) use audit::{Audit, audit_table};
-pub(crate) use floor::trouble_value;
 #[cfg(feature = "postgres")]
-pub(crate) use floor::{Drawn, FloorColumn};
+pub(crate) use floor::{Drawn, FloorColumn, trouble_value};
 pub(crate) use insert::insert;
 #[cfg(test)]
 #[cfg(all(feature = "postgres", feature = "sqlite"))]
