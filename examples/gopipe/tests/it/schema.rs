@@ -49,13 +49,14 @@ const OF_OUTBOX: [&str; 5] = [
     "Order Outbox_pkey",
     "Order Outbox_postrider_claim",
 ];
-const OF_PUBLISHER: [&str; 6] = [
+const OF_PUBLISHER: [&str; 7] = [
     "postrider_audit",
     "postrider_audit_id_seq",
     "postrider_audit_pkey",
     "postrider_audit_record",
     "postrider_troubles",
     "postrider_troubles_pkey",
+    "postrider_troubles_record",
 ];
 
 fn sorted(names: &[&[&str]]) -> Vec<String> {
