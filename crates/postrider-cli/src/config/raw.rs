@@ -113,8 +113,9 @@ pub(crate) struct Outbox {
     /// Whether to listen for the trigger that `postrider init --notify` makes.
     pub(crate) notify: bool,
     /// Whether every writer leaves the order column (`created_at` or the id) to the database or to our library. Then claims
-    /// in order begin above what is settled, and a transaction that is open elsewhere does not slow them down. If a writer
-    /// brings an older value all the same, a later event of its key may overtake it.
+    /// in order begin above what is settled or stuck: neither a transaction that is open elsewhere nor records that are
+    /// dead or wait slow them down. If a writer brings an older value all the same, a later event of its key may
+    /// overtake it.
     pub(crate) order_is_drawn: bool,
     /// The wait between two tries of a record: a table, see below.
     pub(crate) retry: Retry,
