@@ -2,8 +2,6 @@
 //! written only where it still stands, so a claim that lapsed overwrites nobody.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use async_trait::async_trait;
@@ -16,6 +14,7 @@ use super::Inner;
 use super::claim::{
     Begun, Look, WITHOUT_WAITING, begin, claiming, fetch, fetch_with, less, lock_class,
 };
+use super::depth::Depth;
 use super::error::store_error;
 use super::floor::{FoundBelow, Range, Stand, Time};
 use super::ids::{IdList, PgQuery};
@@ -30,36 +29,6 @@ fn begin_settling() -> Arc<str> {
     let begin = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = 5000; SET LOCAL statement_timeout = 30000; \
          SET LOCAL jit = off";
     format!("{begin}; {WITHOUT_WAITING}; {SAVEPOINT}").into()
-}
-
-/// With order per key, how many of the oldest records of its lanes a claim looks at. Those that another relay has in flight
-/// are among them, and those that wait behind others. Looking is a quarter of what a claim costs, so a claim looks
-/// at little more than it wants, until one finds less than it wants.
-#[derive(Debug, Default)]
-pub(super) struct Depth(AtomicU32);
-
-impl Depth {
-    const MIN: u32 = 256;
-    /// Below the floor there is little that can be claimed among much that cannot.
-    const BELOW: u32 = 1 << 20;
-    /// Each step looks twice as far.
-    const STEPS_MAX: u32 = 3;
-
-    fn of(&self, limit: u32) -> u32 {
-        let first = Self::MIN.max(limit.saturating_add(limit / 8));
-        first.saturating_mul(1 << self.0.load(Relaxed).min(Self::STEPS_MAX))
-    }
-
-    /// `whole`: whether the claim has seen all that there was.
-    fn learn(&self, limit: u32, claimed: usize, whole: bool) {
-        let steps = self.0.load(Relaxed);
-        let steps = match claimed >= limit as usize {
-            true => steps.saturating_sub(1),
-            false if whole => steps,
-            false => Self::STEPS_MAX.min(steps + 1),
-        };
-        self.0.store(steps, Relaxed);
-    }
 }
 
 struct Leased {
@@ -480,24 +449,5 @@ impl Ledger for Book<'_> {
     async fn released(&mut self, records: &[&Record]) -> Result<u64, StoreError> {
         let back = self.claim.back(&[], records)?;
         self.settling.execute(back).await
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_claim_looks_further_after_one_that_found_less_than_it_wanted() {
-        let depth = Depth::default();
-        assert_eq!((depth.of(50), depth.of(2_000)), (256, 2_250));
-        depth.learn(2_000, 10, false);
-        assert_eq!(depth.of(2_000), 4_500);
-        (0..9).for_each(|_| depth.learn(2_000, 10, false));
-        assert_eq!(depth.of(2_000), 18_000);
-        depth.learn(2_000, 10, true);
-        assert_eq!(depth.of(2_000), 18_000, "there was no more to find");
-        (0..9).for_each(|_| depth.learn(2_000, 2_000, false));
-        assert_eq!(depth.of(2_000), 2_250);
     }
 }

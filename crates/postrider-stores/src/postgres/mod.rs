@@ -10,6 +10,7 @@ mod check;
 mod claim;
 mod connect;
 mod dead;
+mod depth;
 mod diagnosis;
 mod emit;
 mod error;

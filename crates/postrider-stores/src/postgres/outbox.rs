@@ -6,10 +6,10 @@ use std::time::Duration;
 use postrider_core::StoreError;
 use sqlx::AssertSqlSafe;
 
+use super::depth::Depth;
 use super::error::store_error;
 use super::floor::Floor;
 use super::ids::PgQuery;
-use super::lease::Depth;
 use super::stream::Stream;
 use super::tx::{Tx, bounded};
 use super::{Inner, Options, shape};
