@@ -22,13 +22,13 @@ pub struct Options {
     pub on_dead: OnDead,
     /// In lease mode, how long a claim is safe from others.
     pub lease: Duration,
-    /// In hold mode, how long a claim may be held. In Postgres the server then ends the session, in SQLite the claim
-    /// lapses, so that a relay that hangs does not hold its records for ever.
+    /// In hold mode, how long a claim may be held. In Postgres the server then ends the session, in
+    /// SQLite the claim lapses, so that a relay that hangs does not hold its records for ever.
     pub hold_max: Duration,
-    /// Whether every writer leaves the first column of the order to the database's default or to our `emit`. Then claims
-    /// in order of keys begin above what is settled or stuck, so that neither a transaction that is open elsewhere nor what
-    /// is dead or waits slows them down.
-    /// If a writer brings an older value all the same, a later event of its key may overtake it.
+    /// Whether every writer leaves the first column of the order to the database's default or to
+    /// our `emit`. Then claims in order of keys begin above what is settled or stuck, so that
+    /// neither a transaction that is open elsewhere nor what is dead or waits slows them down. If a
+    /// writer brings an older value all the same, a later event of its key may overtake it.
     pub order_is_drawn: bool,
 }
 
@@ -46,8 +46,8 @@ impl Options {
         }
     }
 
-    /// When a lease that is taken now is over for its holder: a tenth early, so that nothing is sent that another may
-    /// have by then.
+    /// When a lease that is taken now is over for its holder: a tenth early, so that nothing is
+    /// sent that another may have by then.
     pub(crate) fn lease_lapses(&self, now: Instant) -> Instant {
         const MARGIN_MAX: Duration = Duration::from_secs(5);
         now + self.lease.saturating_sub((self.lease / 10).min(MARGIN_MAX))

@@ -3,9 +3,10 @@
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// With order per key, how many of the oldest records of its lanes a claim looks at. Those that another relay has in flight
-/// are among them, and those that wait behind others. Looking is a quarter of what a claim costs, so a claim looks
-/// at little more than it wants, until one finds less than it wants.
+/// With order per key, how many of the oldest records of its lanes a claim looks at. Those that
+/// another relay has in flight are among them, and those that wait behind others. Looking is a
+/// quarter of what a claim costs, so a claim looks at little more than it wants, until one finds
+/// less than it wants.
 #[derive(Debug, Default)]
 pub(super) struct Depth(AtomicU32);
 

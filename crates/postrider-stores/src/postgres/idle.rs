@@ -1,5 +1,5 @@
-//! What a claim costs while nothing comes: one short look at whether anything has. All that a claim begins with, its
-//! settings and locks, would cost the server several times as much.
+//! What a claim costs while nothing comes: one short look at whether anything has. All that a claim
+//! begins with, its settings and locks, would cost the server several times as much.
 
 use std::time::Duration;
 
@@ -12,8 +12,9 @@ use super::tx::{Tx, bounded};
 
 const LOOKING_MAX: Duration = Duration::from_secs(1);
 
-/// Whether a claim would surely find nothing. Asked only where nothing has been found for a while, so that a record that
-/// comes in a dense stream does not wait for it; and only with the index that makes it short.
+/// Whether a claim would surely find nothing. Asked only where nothing has been found for a while,
+/// so that a record that comes in a dense stream does not wait for it; and only with the index that
+/// makes it short.
 pub(super) async fn is_idle(inner: &Inner, ready: &Ready) -> bool {
     if !ready.table.claim_index {
         return false;
@@ -22,7 +23,8 @@ pub(super) async fn is_idle(inner: &Inner, ready: &Ready) -> bool {
         return false;
     };
     let looked = look(inner, ready, stand).await;
-    // What the matter is, a claim will find out; and where a look takes too long, it may take longer.
+    // What the matter is, a claim will find out; and where a look takes too long, it may take
+    // longer.
     if looked.is_err() {
         ready.floor.is_not_idle();
     }

@@ -120,7 +120,7 @@ async fn take(
         match &mut taken {
             None => taken = Some((records, token)),
             // Larger than there is room for beside the others.
-            Some(_) if less(want, &records).bytes == 0 => run(inner, begun, BACK).await?,
+            Some(_) if rest.bytes == 0 => run(inner, begun, BACK).await?,
             Some((all, _)) => all.extend(records),
         }
         want = rest;

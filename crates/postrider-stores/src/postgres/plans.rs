@@ -1,5 +1,5 @@
-//! What claims cost where much is stuck, by rows that are read: each of them once or twice, whatever memory a statement
-//! has and whatever the planner knows of the tables.
+//! What claims cost where much is stuck, by rows that are read: each of them once or twice,
+//! whatever memory a statement has and whatever the planner knows of the tables.
 
 use std::sync::Arc;
 
@@ -21,7 +21,8 @@ const WANT: Want = Want {
     share: Share::ALL,
 };
 
-/// Dead records, those that wait, and those that are parked behind both; then some that can be claimed.
+/// Dead records, those that wait, and those that are parked behind both; then some that can be
+/// claimed.
 const CASES: [(&str, &str, &[&str]); 4] = [
     (
         "polyshop",
@@ -67,7 +68,8 @@ const CASES: [(&str, &str, &[&str]); 4] = [
     ),
 ];
 
-/// What the planner is made to believe: that the tables are as they were when they were empty, or much larger.
+/// What the planner is made to believe: that the tables are as they were when they were empty, or
+/// much larger.
 const BELIEFS: [&str; 2] = [
     "SELECT 1",
     "UPDATE pg_catalog.pg_class SET reltuples = 100000000, relpages = 1000000 WHERE relnamespace = current_schema()::regnamespace",
@@ -143,8 +145,9 @@ fn read_in(node: &Value) -> u64 {
     here as u64 + below.sum::<u64>()
 }
 
-/// What a claim holds is looked up by id, however small the index of what is not published looks to the planner: while a
-/// transaction is open elsewhere it has the entries of all that was published since.
+/// What a claim holds is looked up by id, however small the index of what is not published looks to
+/// the planner: while a transaction is open elsewhere it has the entries of all that was published
+/// since.
 #[tokio::test]
 async fn claimed_records_are_settled_by_their_ids() {
     // Each of them published.
@@ -200,7 +203,8 @@ async fn claimed_records_are_settled_by_their_ids() {
     }
 }
 
-/// Whatever is stuck, a claim of an idle outbox is one look at an index above it; what comes is seen.
+/// Whatever is stuck, a claim of an idle outbox is one look at an index above it; what comes is
+/// seen.
 #[tokio::test]
 async fn an_idle_outbox_is_only_asked_whether_anything_has_come() {
     for (preset, ordering, rows) in CASES {
@@ -249,7 +253,8 @@ async fn an_idle_outbox_is_only_asked_whether_anything_has_come() {
     }
 }
 
-/// A server that crashed may have forgotten what was settled last, which is published again, and then in order.
+/// A server that crashed may have forgotten what was settled last, which is published again, and
+/// then in order.
 #[tokio::test]
 async fn a_floor_is_forgotten_with_the_sessions_that_are_older() {
     let layout = Layout::preset("polyshop").unwrap();

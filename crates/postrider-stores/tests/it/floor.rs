@@ -1,4 +1,5 @@
-//! Where claims begin: they wade through nothing that is settled, and pass over nothing that is not.
+//! Where claims begin: they wade through nothing that is settled, and pass over nothing that is
+//! not.
 
 use std::time::Duration;
 
@@ -130,7 +131,8 @@ async fn a_transaction_held_elsewhere_makes_no_claim_wade_through_what_is_settle
     }
 }
 
-/// A writer that inserted before others and commits after them: plain, in a savepoint, and prepared.
+/// A writer that inserted before others and commits after them: plain, in a savepoint, and
+/// prepared.
 #[tokio::test]
 async fn a_record_that_is_committed_late_is_claimed() {
     for (preset, overrides, how) in LAYOUTS {
@@ -175,7 +177,8 @@ async fn a_record_that_is_committed_late_is_claimed() {
     }
 }
 
-/// Records come and are published for so many tenths of a second, and the floor is raised where it can be.
+/// Records come and are published for so many tenths of a second, and the floor is raised where it
+/// can be.
 async fn churn(world: &World, store: &PostgresStore, how: &str, tenths: u32) {
     let until = std::time::Instant::now() + Duration::from_millis(100) * tenths;
     while std::time::Instant::now() < until {
@@ -269,8 +272,8 @@ async fn a_record_with_a_time_of_its_own_is_not_overtaken_unless_times_are_said_
     assert_eq!(claimable(&store).await, ["{\"n\":1}", "{\"n\":2}"]);
 }
 
-/// Layouts with order per key and a floor, and how a record is inserted. Times of the second are those of the begin of a
-/// transaction.
+/// Layouts with order per key and a floor, and how a record is inserted. Times of the second are
+/// those of the begin of a transaction.
 pub(crate) const ORDERED: [(&str, &str, &str); 4] = [
     LAYOUTS[0],
     (
@@ -305,8 +308,8 @@ async fn fail_all(store: &PostgresStore, fate: impl Fn(usize) -> Fate) {
     }
 }
 
-/// Records that are inserted together share the time of the begin of their transaction, and a floor of such times waits
-/// for all transactions that are open, those of other tests too.
+/// Records that are inserted together share the time of the begin of their transaction, and a floor
+/// of such times waits for all transactions that are open, those of other tests too.
 async fn draw_at_insert(world: &World) {
     if world.layout.name == "packfinderz" {
         let alter =
@@ -342,8 +345,8 @@ async fn what_is_stuck_costs_claims_nothing() {
         .await;
         world.database.execute(&insert(how, "n::text", 500)).await;
         until_passed_over(&world, &store, how).await;
-        // A relay that was started again claims nothing, and learns all the same. Where only memory knows what waits, that is
-        // due at once then.
+        // A relay that was started again claims nothing, and learns all the same. Where only memory
+        // knows what waits, that is due at once then.
         if preset == "packfinderz" {
             continue;
         }
@@ -352,7 +355,8 @@ async fn what_is_stuck_costs_claims_nothing() {
     }
 }
 
-/// One waits, and one behind it; the floor passes over both. When its time has come, both come before a newer one.
+/// One waits, and one behind it; the floor passes over both. When its time has come, both come
+/// before a newer one.
 #[tokio::test]
 async fn what_is_tried_again_below_the_floor_is_not_overtaken() {
     for (preset, overrides, how) in ORDERED {
@@ -440,8 +444,8 @@ async fn a_dead_record_that_is_skipped_blocks_no_key_from_below_the_floor() {
     }
 }
 
-/// Nothing has come for a while, so claims only look whether anything has. What comes, what is due and what is resent is
-/// claimed all the same.
+/// Nothing has come for a while, so claims only look whether anything has. What comes, what is due
+/// and what is resent is claimed all the same.
 #[tokio::test]
 async fn what_comes_to_an_idle_outbox_is_claimed() {
     for (preset, overrides, how) in ORDERED {

@@ -1,4 +1,5 @@
-//! Order per key while records fail, wait, die and are resent below a floor that several relays raise for themselves.
+//! Order per key while records fail, wait, die and are resent below a floor that several relays
+//! raise for themselves.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;

@@ -27,8 +27,8 @@ const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_t
                      SET LOCAL lock_timeout = 1000; SET LOCAL jit = off; SET LOCAL enable_seqscan = off; \
                      SET LOCAL enable_sort = off; SET LOCAL work_mem = '1GB'";
 
-/// Who may have drawn a value and not yet ended, whether they are prepared, and the time. $2: whether whoever has begun a
-/// transaction may have.
+/// Who may have drawn a value and not yet ended, whether they are prepared, and the time. $2:
+/// whether whoever has begun a transaction may have.
 const HOLDERS: &str = "
 SELECT coalesce(l.virtualtransaction, ''), l.pid IS NULL, (extract(epoch FROM clock_timestamp()) * 1000000)::int8
 FROM (SELECT) AS one LEFT JOIN (

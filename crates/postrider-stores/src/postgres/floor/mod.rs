@@ -1,36 +1,41 @@
-//! Where claims begin: the *floor*, below which nothing is left to claim but what is stuck. Without it a claim begins at
-//! the oldest index entry. It would wade through all that is dead, waits to be tried again or stands behind such a record;
-//! and while a transaction is open anywhere in the cluster, through the entries of all that was published meanwhile,
-//! which nobody can remove.
+//! Where claims begin: the *floor*, below which nothing is left to claim but what is stuck. Without
+//! it a claim begins at the oldest index entry. It would wade through all that is dead, waits to be
+//! tried again or stands behind such a record; and while a transaction is open anywhere in the
+//! cluster, through the entries of all that was published meanwhile, which nobody can remove.
 //!
-//! **Why nothing is passed over.** Take a value V of the order's first column that some record had when a claim saw it, at
-//! a time A. The column only grows: a value that is drawn after A lies above V. Whoever inserts a record holds a
-//! RowExclusiveLock on the outbox from before the statement draws its values until its transaction ends, prepared or not,
-//! and `pg_locks` shows it. So let H be those who hold that lock at a time B after A. Once all of H have ended, every
-//! record up to V that can ever be seen can be seen. A look after that finds the first record up to V that could be
-//! claimed or is being published. That is the new floor. What lies below it and is not settled is stuck, and the look
-//! learns its keys.
+//! **Why nothing is passed over.** Take a value V of the order's first column that some record had
+//! when a claim saw it, at a time A. The column only grows: a value that is drawn after A lies
+//! above V. Whoever inserts a record holds a RowExclusiveLock on the outbox from before the
+//! statement draws its values until its transaction ends, prepared or not, and `pg_locks` shows it.
+//! So let H be those who hold that lock at a time B after A. Once all of H have ended, every record
+//! up to V that can ever be seen can be seen. A look after that finds the first record up to V that
+//! could be claimed or is being published. That is the new floor. What lies below it and is not
+//! settled is stuck, and the look learns its keys.
 //!
-//! **Why nothing is overtaken.** A claim above the floor leaves alone the keys of everything that was not settled below
-//! it. That set can only shrink, so to use an old one is always right. A record that was stuck and is free again (its time has
-//! come, an operator resent it, what it stood behind is published) is found by claims that look *below* the floor. They
-//! take a bounded part of the time ([`BELOW_PART`]); then the keys are learned anew. A key that was left alone and is free
+//! **Why nothing is overtaken.** A claim above the floor leaves alone the keys of everything that
+//! was not settled below it. That set can only shrink, so to use an old one is always right. A
+//! record that was stuck and is free again (its time has come, an operator resent it, what it stood
+//! behind is published) is found by claims that look *below* the floor. They take a bounded part of
+//! the time ([`BELOW_PART`]); then the keys are learned anew. A key that was left alone and is free
 //! again is not passed over any more, so that what is below the floor of it comes to an end.
 //!
-//! Where the column's default is `now()`, a value is drawn when a transaction begins, and may lie below V though the
-//! transaction inserts after B. So all that are open at B are waited for, which each have a lock on their own number. While
-//! one is held open anywhere in the database, such a floor does not rise.
+//! Where the column's default is `now()`, a value is drawn when a transaction begins, and may lie
+//! below V though the transaction inserts after B. So all that are open at B are waited for, which
+//! each have a lock on their own number. While one is held open anywhere in the database, such a
+//! floor does not rise.
 //!
-//! **What that rests on.** (1) A value is drawn when a record is inserted. A program that draws its own and inserts
-//! within the margin (B - A) is covered too. One that comes later is found later, which matters to nobody unless
-//! keys are kept in order; then there is a floor only where the column's default draws it and the owner says that all
-//! writers leave it to the default or to our `emit` (`order_is_drawn`). (2) A transaction that is prepared changes its
-//! name in `pg_locks`: whenever one of H has gone, those that are prepared by then are waited for as well. (3) A clock
-//! that was set back, a record that is set back by hand, and a writer that comes later than the margin are found by
-//! looking from time to time for what is not settled where everything was. Then there is no floor for a while, and a
-//! larger margin.
+//! **What that rests on.** (1) A value is drawn when a record is inserted. A program that draws its
+//! own and inserts within the margin (B - A) is covered too. One that comes later is found later,
+//! which matters to nobody unless keys are kept in order; then there is a floor only where the
+//! column's default draws it and the owner says that all writers leave it to the default or to our
+//! `emit` (`order_is_drawn`). (2) A transaction that is prepared changes its name in `pg_locks`:
+//! whenever one of H has gone, those that are prepared by then are waited for as well. (3) A clock
+//! that was set back, a record that is set back by hand, and a writer that comes later than the
+//! margin are found by looking from time to time for what is not settled where everything was. Then
+//! there is no floor for a while, and a larger margin.
 //!
-//! The floor is a matter of speed alone for the database's other users: it locks nothing and writes nothing.
+//! The floor is a matter of speed alone for the database's other users: it locks nothing and writes
+//! nothing.
 
 mod look;
 mod review;
@@ -56,8 +61,8 @@ use review::Review;
 
 /// How often the floor is raised while records come.
 const EVERY: Duration = Duration::from_millis(100);
-/// How long before a look a value must have been seen. Where the database draws all values as they are inserted none is
-/// needed, and claims read again what was published in this time.
+/// How long before a look a value must have been seen. Where the database draws all values as they
+/// are inserted none is needed, and claims read again what was published in this time.
 const MARGIN: Duration = Duration::from_secs(2);
 const MARGIN_DRAWN: Duration = Duration::from_millis(100);
 const MARGIN_MAX: Duration = Duration::from_secs(3600);
@@ -66,12 +71,13 @@ const MARKS_MAX: usize = 64;
 const GOOD_FOR: Duration = Duration::from_secs(30);
 /// So long after the last claim that found something, an outbox is idle.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
-/// Claims that look below the floor and find nothing take at most one part in so many of the time, and those that find
-/// something a larger one.
+/// Claims that look below the floor and find nothing take at most one part in so many of the time,
+/// and those that find something a larger one.
 const BELOW_PART: u32 = 100;
 const BELOW_PART_FOUND: u32 = 10;
 const BELOW_PAUSE_MAX: Duration = Duration::from_secs(15);
-/// At most so many records lie below the floor and are not settled. With more of them the floor rises no further.
+/// At most so many records lie below the floor and are not settled. With more of them the floor
+/// rises no further.
 const STUCK_MAX: usize = 250_000;
 
 /// Values are microseconds since 2000, or ids.
@@ -108,14 +114,15 @@ struct Raised {
     /// Below it everything is settled.
     settled: i64,
     floor: i64,
-    /// Of what lies in between and is not settled: how many there are at most, and the tokens of their keys.
+    /// Of what lies in between and is not settled: how many there are at most, and the tokens of
+    /// their keys.
     stuck: usize,
     keys: Arc<Vec<i64>>,
-    /// Of these, the keys of what is dead or has failed. What comes of them is stuck too; what comes of the others is free
-    /// when those below the floor are settled.
+    /// Of these, the keys of what is dead or has failed. What comes of them is stuck too; what
+    /// comes of the others is free when those below the floor are settled.
     failed_keys: Arc<Vec<i64>>,
-    /// By the server's clock, when the first look of this floor was made. A session that is older proves that the server
-    /// has not crashed since, and forgotten what was settled last.
+    /// By the server's clock, when the first look of this floor was made. A session that is older
+    /// proves that the server has not crashed since, and forgotten what was settled last.
     since: i64,
 }
 
@@ -230,7 +237,7 @@ impl Floor {
         Stand(state.raised.clone().filter(|_| is_good))
     }
 
-    /// Where a claim that holds these lanes looks, one after the other until it finds something.
+    /// Where a claim that holds these lanes looks, one after the other until it has enough.
     pub(super) fn ranges(&self, stand: &Stand, lanes: Option<&[i32]>) -> Vec<Range> {
         let Some(raised) = &stand.0 else {
             return vec![Range::all()];
@@ -255,8 +262,8 @@ impl Floor {
         vec![below, above]
     }
 
-    /// Where nothing has been claimed for a while, and it is not time to look below the floor: the floor, above which
-    /// all lies that a claim could find.
+    /// Where nothing has been claimed for a while, and it is not time to look below the floor: the
+    /// floor, above which all lies that a claim could find.
     pub(super) fn idle_above(&self) -> Option<Stand> {
         let stand = self.stand();
         let (state, now) = (self.lock(), Instant::now());
@@ -283,7 +290,8 @@ impl Floor {
         if found != FoundBelow::Nothing {
             state.claimed_at = now;
             state.review.found = true;
-            // What is resent after it was skipped has a key that is not among those that are left alone.
+            // What is resent after it was skipped has a key that is not among those that are left
+            // alone.
             if self.skips_dead {
                 state.fall();
             }
@@ -291,8 +299,8 @@ impl Floor {
         numbers(lanes).for_each(|lane| state.below_at[lane] = again);
     }
 
-    /// The parameters of a claim that say where it looks: the first of them, and with what comes between them bound, the
-    /// others.
+    /// The parameters of a claim that say where it looks: the first of them, and with what comes
+    /// between them bound, the others.
     pub(super) fn bind_from(&self, claim: PgQuery, range: &Range) -> PgQuery {
         self.bind_value(claim, range.from)
     }
@@ -365,8 +373,8 @@ impl State {
         ripe
     }
 
-    /// Whoever inserted before is either gone or still among the holders, where a prepared transaction has another name
-    /// than it had before.
+    /// Whoever inserted before is either gone or still among the holders, where a prepared
+    /// transaction has another name than it had before.
     fn await_end(waited_for: &mut HashSet<String>, holders: &[Holder]) {
         let before = waited_for.len();
         waited_for.retain(|name| holders.iter().any(|holder| holder.name == *name));

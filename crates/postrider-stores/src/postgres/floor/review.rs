@@ -1,5 +1,6 @@
-//! When to look again at what lies below the floor: for what is not settled where everything was, and for the keys of what
-//! is stuck. A look reads all that is stuck, so it is made as often as it is cheap.
+//! When to look again at what lies below the floor: for what is not settled where everything was,
+//! and for the keys of what is stuck. A look reads all that is stuck, so it is made as often as it
+//! is cheap.
 
 use std::time::{Duration, Instant};
 

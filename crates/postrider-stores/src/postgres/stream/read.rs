@@ -1,4 +1,5 @@
-//! The next records of a group's stream. Those of a difference never change, so they may be read before they are wanted.
+//! The next records of a group's stream. Those of a difference never change, so they may be read
+//! before they are wanted.
 
 use std::sync::Arc;
 

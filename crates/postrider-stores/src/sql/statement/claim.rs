@@ -1,10 +1,11 @@
 //! Taking records. Never a cursor: always what is visible and pending now, in order.
 //!
-//! $1 limit, $2 lanes or NULL for all, $3 outbox, $4 ids and $5 keys that the store leaves alone, as texts, $6 ids of
-//! records that failed and are due, where only memory knows, $7 by lease in order: how many records to look at, $8 where
-//! rows cannot be locked and order does not matter: the ids that others hold, $9 where the claim begins, $10 ids of
-//! records that wait though their row does not show it, where only memory knows, $11 tokens of the keys of what lies
-//! below $9 and is not settled, $12 the last value that the claim looks at. Of $9, $11 and $12 see `floor.rs`.
+//! $1 limit, $2 lanes or NULL for all, $3 outbox, $4 ids and $5 keys that the store leaves alone,
+//! as texts, $6 ids of records that failed and are due, where only memory knows, $7 by lease in
+//! order: how many records to look at, $8 where rows cannot be locked and order does not matter:
+//! the ids that others hold, $9 where the claim begins, $10 ids of records that wait though their
+//! row does not show it, where only memory knows, $11 tokens of the keys of what lies below $9 and
+//! is not settled, $12 the last value that the claim looks at. Of $9, $11 and $12 see `floor.rs`.
 
 use postrider_core::layout::{ClaimMode, State};
 use postrider_core::{OnDead, Ordering};
@@ -27,7 +28,8 @@ impl Writer<'_> {
         }
     }
 
-    /// $1 ids. Where nobody else can write meanwhile, records are read first and then marked as being published.
+    /// $1 ids. Where nobody else can write meanwhile, records are read first and then marked as
+    /// being published.
     pub(super) fn mark(&self) -> Option<String> {
         let State::Status {
             column,
@@ -103,7 +105,8 @@ impl Writer<'_> {
         ))
     }
 
-    /// Where rows cannot be locked, the store knows which of them others hold. With order per key it knows lanes.
+    /// Where rows cannot be locked, the store knows which of them others hold. With order per key
+    /// it knows lanes.
     fn not_held(&self) -> Option<String> {
         let by_row = self.layout.ordering == Ordering::None
             && self.layout.claim == ClaimMode::Hold
@@ -117,8 +120,8 @@ impl Writer<'_> {
         })
     }
 
-    /// One look-up in a hash of all that is stuck. The hash is made once per claim and holds short values only, so it
-    /// costs the same whatever the planner thinks of the tables.
+    /// One look-up in a hash of all that is stuck. The hash is made once per claim and holds short
+    /// values only, so it costs the same whatever the planner thinks of the tables.
     pub(super) fn not_stuck(&self, token: &str, stuck: Vec<String>) -> String {
         format!("{token} NOT IN (\n  {})", stuck.join("\n  UNION ALL "))
     }
@@ -168,7 +171,8 @@ impl Writer<'_> {
         )
     }
 
-    /// A dead record that blocks no key is left out by itself, beside the keys that others of them block.
+    /// A dead record that blocks no key is left out by itself, beside the keys that others of them
+    /// block.
     fn not_dead_alone(&self) -> Option<String> {
         let skips = self.ordered_key().is_some() && self.rules.on_dead == OnDead::Skip;
         if !skips || !self.layout.needs_troubles() || self.flags_dead() {
@@ -181,8 +185,8 @@ impl Writer<'_> {
         ))
     }
 
-    /// SQLite takes any bytes for text. A record whose key cannot be read counts as one without a key, so it is known by
-    /// its id alone.
+    /// SQLite takes any bytes for text. A record whose key cannot be read counts as one without a
+    /// key, so it is known by its id alone.
     fn not_stuck_by_id(&self) -> Option<String> {
         self.ordered_key().filter(|_| !self.dialect.locks_rows)?;
         let ids = (self.dialect.id_token)("v.x");
@@ -210,7 +214,8 @@ impl Writer<'_> {
         *dead_is_flagged
     }
 
-    /// Keys that a record blocks by what its own row says: it is held, waits to be tried again, or is dead and parks.
+    /// Keys that a record blocks by what its own row says: it is held, waits to be tried again, or
+    /// is dead and parks.
     fn stuck_keys(&self) -> Vec<String> {
         let Some(key) = self.ordered_key() else {
             return Vec::new();

@@ -40,8 +40,9 @@ impl Drawn {
 }
 
 impl Writer<'_> {
-    /// The first column of the order, where everything below a value of it can be known to be settled or stuck: one that
-    /// only grows, and is drawn when a record is inserted or its transaction begins.
+    /// The first column of the order, where everything below a value of it can be known to be
+    /// settled or stuck: one that only grows, and is drawn when a record is inserted or its
+    /// transaction begins.
     pub(crate) fn floor_column(&self) -> Option<FloorColumn<'_>> {
         let columns = &self.layout.columns;
         let lead = self.layout.order.first()?;
@@ -54,7 +55,8 @@ impl Writer<'_> {
             Kind::Int => lead == &columns.id && drawn.is_some(),
             _ => false,
         };
-        // A default says only what happens if a writer leaves the column out. Whether all of them do, their owner knows.
+        // A default says only what happens if a writer leaves the column out. Whether all of them
+        // do, their owner knows.
         let grows = grows && (late_is_well || self.rules.order_is_drawn);
         let appends = matches!(self.layout.state, State::Append { .. });
         let has_floor = grows && !column.nullable && !appends && self.dialect.locks_rows;
@@ -71,8 +73,8 @@ impl Writer<'_> {
         Some(format!("{lead} >= $9 AND {lead} <= $12"))
     }
 
-    /// Of troubles that are kept aside, those of records below where the claim begins are of no interest to it: their keys
-    /// are told by [`Self::keys_below`].
+    /// Of troubles that are kept aside, those of records below where the claim begins are of no
+    /// interest to it: their keys are told by [`Self::keys_below`].
     pub(super) fn trouble_in_range(&self) -> Option<String> {
         (self.floor_column()?.kind == Kind::Time)
             .then(|| format!(" AND {} >= $9", trouble_value("t.")))
@@ -104,7 +106,8 @@ impl Writer<'_> {
         Some("SELECT unnest($11::int8[])".into())
     }
 
-    /// The claim's parameters → the first value whose record may be claimed, or is being published, if any.
+    /// The claim's parameters → the first value whose record may be claimed, or is being published,
+    /// if any.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn first_free(&self) -> Option<String> {
         let FloorColumn { name, kind, .. } = self.floor_column()?;
@@ -133,9 +136,10 @@ impl Writer<'_> {
         ))
     }
 
-    /// $1 from, $2 up to, $3 limit, $4 the outbox, $5 ids of records that wait though their row does not show it → of each
-    /// record in between that is not settled, its value, the token of its key, if it has one that may not be passed, and
-    /// whether it has failed, in order. A dead record is not settled: an operator may resend it.
+    /// $1 from, $2 up to, $3 limit, $4 the outbox, $5 ids of records that wait though their row
+    /// does not show it → of each record in between that is not settled, its value, the token of
+    /// its key, if it has one that may not be passed, and whether it has failed, in order. A dead
+    /// record is not settled: an operator may resend it.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn unsettled_between(&self) -> Option<String> {
         let FloorColumn { name, kind, .. } = self.floor_column()?;
@@ -223,8 +227,8 @@ impl Writer<'_> {
         ))
     }
 
-    /// → whether there is a record that a claim would look at, from a value on: a literal, because this runs with others
-    /// in one message.
+    /// → whether there is a record that a claim would look at, from a value on: a literal, because
+    /// this runs with others in one message.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn any_unsettled(&self, from: i64) -> String {
         let mut conditions = vec![self.looked_at()];

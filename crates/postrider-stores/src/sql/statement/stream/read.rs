@@ -6,22 +6,24 @@ use super::segments::{SEGMENTS, segment};
 use super::{Stream, StreamWriter};
 use crate::sql::statement::literal;
 
-/// Finding the records of a difference of snapshots. All statements take limit, the groups that are wanted
-/// or NULL for all, and how many there are, first.
+/// Finding the records of a difference of snapshots. All statements take limit, the groups that are
+/// wanted or NULL for all, and how many there are, first.
 #[derive(Debug, Clone)]
 pub(crate) struct Difference {
-    /// One per segment: lowest position, not included; highest; the first transaction that is later than `from`; `to`
-    /// → records of later transactions, in order of position.
+    /// One per segment: lowest position, not included; highest; the first transaction that is later
+    /// than `from`; `to` → records of later transactions, in order of position.
     pub later: Vec<Arc<str>>,
-    /// transactions, position, another → records of these transactions above the first position and up to the other, in
-    /// order of position.
+    /// transactions, position, another → records of these transactions above the first position and
+    /// up to the other, in order of position.
     pub running: Arc<str>,
-    /// One per segment: what `later` takes, then what `running` takes → what both find, in order of position.
+    /// One per segment: what `later` takes, then what `running` takes → what both find, in order of
+    /// position.
     pub both: Vec<Arc<str>>,
 }
 
 impl Stream {
-    /// Where `groups` stand, as [`StreamWriter::look`] has it. Run as it stands, so that it can go with others in one message.
+    /// Where `groups` stand, as [`StreamWriter::look`] has it. Run as it stands, so that it can go
+    /// with others in one message.
     pub(crate) fn look(&self, groups: &[u32]) -> String {
         let groups: Vec<String> = groups.iter().map(ToString::to_string).collect();
         self.look
@@ -37,9 +39,9 @@ impl StreamWriter<'_> {
         )
     }
 
-    /// Its value of the sequence is a lower bound for what later transactions draw, so this comes before anything
-    /// that gives the claim a transaction number. It is also an upper bound for what the snapshot has: the snapshot is
-    /// taken first.
+    /// Its value of the sequence is a lower bound for what later transactions draw, so this comes
+    /// before anything that gives the claim a transaction number. It is also an upper bound for
+    /// what the snapshot has: the snapshot is taken first.
     pub(super) fn look(&self) -> String {
         format!(
             "SELECT pg_relation_filenode({sequence_literal})::int8 AS file, s.grp, s.groups, s.version, s.epoch, s.position, s.from_snapshot::text, s.from_low, s.to_snapshot::text, \
@@ -72,8 +74,9 @@ impl StreamWriter<'_> {
         format!("LOCK TABLE {progress}, {troubles} IN ROW EXCLUSIVE MODE")
     }
 
-    /// A group's progress is one row whose version grows. It is found from the index's end, so that versions that are
-    /// gone but cannot be cleaned up, because some transaction stays open, are not waded through.
+    /// A group's progress is one row whose version grows. It is found from the index's end, so that
+    /// versions that are gone but cannot be cleaned up, because some transaction stays open, are
+    /// not waded through.
     pub(super) fn latest(&self, group: &str) -> String {
         format!(
             "(SELECT * FROM {} AS s WHERE s.grp = {group} ORDER BY s.version DESC LIMIT 1)",
@@ -93,8 +96,9 @@ impl StreamWriter<'_> {
         }
     }
 
-    /// Records of transactions that began after `from`. A segment is read by itself: in order of its own index there is
-    /// nothing to merge and nothing to sort. What is the same for all rows is worked out once, in subqueries.
+    /// Records of transactions that began after `from`. A segment is read by itself: in order of
+    /// its own index there is nothing to merge and nothing to sort. What is the same for all rows
+    /// is worked out once, in subqueries.
     fn later(&self, number: i64) -> String {
         format!(
             "SELECT {list} FROM {segment} AS o\n\
@@ -122,9 +126,9 @@ impl StreamWriter<'_> {
         )
     }
 
-    /// Records of transactions that ran when `from` was taken: as a rule none, or few, but not more of each than are wanted.
-    /// Ordered by transaction first, so that no index but that of transactions will do. `first` is the number of its first
-    /// parameter after those of all.
+    /// Records of transactions that ran when `from` was taken: as a rule none, or few, but not more
+    /// of each than are wanted. Ordered by transaction first, so that no index but that of
+    /// transactions will do. `first` is the number of its first parameter after those of all.
     fn running_of_each(&self, first: u32) -> String {
         format!(
             "SELECT b.* FROM unnest(${first}::text[]) AS x(xid) CROSS JOIN LATERAL (\n\
